@@ -89,7 +89,7 @@ class EngineStatus:
 
 
 class StopChecker(Protocol):
-    """Watches one request's output text. ``push`` is told each new token and says whether it completes a stop string."""
+    """Watches one request's output text; ``push`` says whether the new token completes a stop string."""
 
     def push(self, token_id: int) -> bool: ...
 
