@@ -1,4 +1,4 @@
-"""Packed checkpoints made of nothing: random ones, and bigram ones whose next-token logits depend on the last id only."""
+"""Packed checkpoints made of nothing: random ones, and bigram ones (the last id alone decides the next)."""
 
 from __future__ import annotations
 

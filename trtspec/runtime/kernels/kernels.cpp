@@ -67,6 +67,9 @@ inline void unpack(const bf16* src, float* dst, int64_t blocks) {
 inline int64_t element(int64_t lane_in_block, float) { return lane_in_block; }
 inline int64_t element(int64_t lane, bf16) { return lane < LANES ? 2 * lane : 2 * (lane - LANES) + 1; }
 
+// How far ahead of its use a weight is asked for, in elements; found by trying 1024 to 4096 (with rows of 576 to 8960).
+constexpr int64_t PREFETCH = 4096;
+
 // R weight rows times N activation rows. Accumulators stay in registers; one accumulator per product, so the order of
 // additions is the same for every R and N.
 template <class T, class O, int R, int N>
@@ -75,11 +78,15 @@ inline void tile(const float* x, int64_t x_stride, const T* w, int64_t in, const
   vf acc[R][N];
   for (int r = 0; r < R; ++r)
     for (int n = 0; n < N; ++n) acc[r][n] = vf{};
-  const int64_t blocks = in / BLOCK;
+  const int64_t blocks = in / BLOCK, ahead = std::min<int64_t>(R * in, PREFETCH);
   for (int64_t k = 0; k < blocks; ++k) {
     Pair<T> p[R];
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) p[r] = load(w + r * in + k * BLOCK);
+    for (int r = 0; r < R; ++r) {
+      const T* at = w + r * in + k * BLOCK;
+      __builtin_prefetch(at + ahead);
+      p[r] = load(at);
+    }
 #pragma GCC unroll 8
     for (int n = 0; n < N; ++n) {
       const float* row = x + n * x_stride + k * BLOCK;
