@@ -102,9 +102,7 @@ def _packed(folder: Path, raw: Mapping[str, Any]) -> tuple[CheckpointFacts, Mapp
     required = {tensor.name: tensor.shape for tensor in packed_tensors(config)}
     _compare(required, tensors, folder)
     generation = read_object_if_there(folder / "generation_config.json")
-    return _facts(
-        folder, "packed", config, tensors, None, end_ids(generation, {}), bos_id(generation, {})
-    ), tensors
+    return _facts(folder, "packed", config, tensors, None, end_ids(generation, {}), bos_id(generation, {})), tensors
 
 
 def _gguf(file: GgufFile) -> tuple[CheckpointFacts, Mapping[str, Tensor]]:

@@ -57,7 +57,9 @@ class _Reader:
     def family(self) -> str:
         family = self.config.get("model_type")
         if family not in FAMILIES:
-            raise self.refused(f"model type {family!r} is not run", f"these are: {', '.join(FAMILIES)} (SmolLM2 is llama)")
+            raise self.refused(
+                f"model type {family!r} is not run", f"these are: {', '.join(FAMILIES)} (SmolLM2 is llama)"
+            )
         return str(family)
 
     def refuse_foreign_features(self) -> None:

@@ -91,9 +91,7 @@ def packed_tensors(config: ModelConfig) -> list[PackedTensor]:
 
 def required_tensors(config: ModelConfig, naming: Naming) -> dict[str, Shape]:
     """Name and shape of every tensor that a source checkpoint must have."""
-    return {
-        source_name(part.role, naming): part.shape for tensor in packed_tensors(config) for part in tensor.parts
-    }
+    return {source_name(part.role, naming): part.shape for tensor in packed_tensors(config) for part in tensor.parts}
 
 
 def source_name(role: str, naming: Naming) -> str:
