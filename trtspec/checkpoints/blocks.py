@@ -29,7 +29,8 @@ def _nibbles(packed: Bytes) -> Bytes:
 
 def _fifth_bits(block: Bytes, at: int) -> Bytes:
     """[blocks, 32]: bit j of the 32-bit word at ``at``, as 0 or 16."""
-    return np.unpackbits(block[:, at : at + 4], axis=1, bitorder="little") << 4
+    bits: Bytes = np.unpackbits(block[:, at : at + 4], axis=1, bitorder="little")
+    return bits << np.uint8(4)
 
 
 def q4_0(block: Bytes) -> Floats:
@@ -77,15 +78,15 @@ def q4_k(block: Bytes) -> Floats:
 def q5_k(block: Bytes) -> Floats:
     low = _nibbles(block[:, 48:].reshape(-1, 4, 32)).reshape(-1, 8, 32)
     shift = np.arange(8, dtype=np.uint8)[:, None]
-    high = (block[:, None, 16:48] >> shift) & 1  # bit g belongs to group g
-    return _scale_k(block, low | (high << 4))
+    high = (block[:, None, 16:48] >> shift) & np.uint8(1)  # bit g belongs to group g
+    return _scale_k(block, low | (high << np.uint8(4)))
 
 
 def q6_k(block: Bytes) -> Floats:
     low = _nibbles(block[:, 0:128].reshape(-1, 2, 64)).reshape(-1, 2, 4, 32)
     shift = np.array([0, 2, 4, 6], dtype=np.uint8)[:, None]
     high = (block[:, 128:192].reshape(-1, 2, 1, 32) >> shift) & 3
-    quants = (low | (high << 4)).astype(np.float32) - 32
+    quants = (low | (high << np.uint8(4))).astype(np.float32) - 32
     scales = np.ascontiguousarray(block[:, 192:208]).view(np.int8)
     scaled = _half(block, 208) * scales
     return (scaled[:, :, None] * quants.reshape(-1, 16, 16)).reshape(len(block), 256)

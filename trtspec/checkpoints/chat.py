@@ -102,7 +102,7 @@ class _Environment(ImmutableSandboxedEnvironment):
 class _Generation(Extension):
     """``{% generation %}`` marks what the assistant said, for training; here it is just its body."""
 
-    tags = frozenset({"generation"})
+    tags = {"generation"}  # noqa: RUF012 (jinja2 declares a plain set)
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)

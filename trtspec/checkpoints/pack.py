@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trtspec.checkpoints.facts import CheckpointFacts, Naming, naming_of, open_checkpoint
+from trtspec.checkpoints.facts import CheckpointFacts, naming_of, open_checkpoint
 from trtspec.checkpoints.gguf_config import INTERLEAVED_ROTARY
-from trtspec.checkpoints.layout import PackedTensor, Part, packed_tensors, source_name
+from trtspec.checkpoints.layout import Naming, PackedTensor, Part, packed_tensors, source_name
 from trtspec.checkpoints.tensor import Tensor
 from trtspec.checkpoints.tokenizer import load_tokenizer
 from trtspec.checkpoints.values import Array, ComputeDtype, cast, pieces, whole

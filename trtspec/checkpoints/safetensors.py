@@ -63,7 +63,7 @@ def read_header(file: Path) -> dict[str, Tensor]:
 
 
 def read_folder(folder: Path) -> dict[str, Tensor]:
-    """The tensors of a model folder: those the index lists, else those of model.safetensors. Other files are ignored."""
+    """The tensors of a model folder: those the index lists, else those of model.safetensors. No other file counts."""
     if (folder / INDEX).is_file():
         return _read_sharded(folder)
     if (folder / SINGLE).is_file():

@@ -1,4 +1,4 @@
-"""One tensor of a checkpoint file: its type, its shape and where its bytes lie. No numpy: headers are read without it."""
+"""One tensor of a checkpoint file: its type, its shape and where its bytes lie. Headers are read without numpy."""
 
 from __future__ import annotations
 

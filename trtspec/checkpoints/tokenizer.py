@@ -55,7 +55,7 @@ class Tokenizer:
         self._tokenizer, self._named = tokenizer, dict(named or {})
         added = tokenizer.get_added_tokens_decoder()
         self._special = frozenset(index for index, token in added.items() if token.special)
-        self._added = {index: token.content for index, token in added.items()}
+        self._added: dict[int, str] = {index: token.content for index, token in added.items()}
         self._vocab_size = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
         self._bytes = BytesOfTokens(json.loads(tokenizer.to_str())["decoder"])
 
@@ -77,7 +77,8 @@ class Tokenizer:
 
     def token(self, token_id: int) -> str | None:
         """As it is written in the vocabulary (``Ġthe``, ``▁the``); None for an id without a token."""
-        return self._tokenizer.id_to_token(token_id) if 0 <= token_id < self._vocab_size else None
+        text: str | None = self._tokenizer.id_to_token(token_id) if 0 <= token_id < self._vocab_size else None
+        return text
 
     def token_bytes(self, token_id: int) -> bytes | None:
         """What the token adds to a text; None for an id without a token, or in a vocabulary without a byte meaning."""

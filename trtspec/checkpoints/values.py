@@ -46,7 +46,7 @@ def widen(values: Array) -> npt.NDArray[np.float32]:
 
 
 def cast(values: Array, dtype: ComputeDtype, name: str) -> Array:
-    """To ``dtype``, rounding to nearest even. A finite value beyond float16's range is an error that names the tensor."""
+    """To ``dtype``, rounding to nearest even. A finite value beyond float16's range is an error naming the tensor."""
     if dtype == "bfloat16":
         return values if values.dtype == np.uint16 else _bfloat16(widen(values))
     wide = widen(values)
