@@ -68,8 +68,8 @@ class _Slot:
     nbytes: int
 
     def entry(self) -> dict[str, Any]:
-        name, shape = ("U8", [self.nbytes]) if self.tensor is None else (_name(self.dtype), list(self.tensor.shape))
-        return {"dtype": name, "shape": shape, "data_offsets": [self.begin, self.begin + self.nbytes]}
+        shape = [self.nbytes // _width(self.dtype)] if self.tensor is None else list(self.tensor.shape)
+        return {"dtype": _name(self.dtype), "shape": shape, "data_offsets": [self.begin, self.begin + self.nbytes]}
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def _slots(tensors: list[PackedTensor], dtype: ComputeDtype) -> list[_Slot]:
             slots.append(_Slot(f"pad.{len(slots)}", dtype, None, end, -end % ALIGNMENT))
             end += slots[-1].nbytes
         stored: ComputeDtype = "float32" if tensor.is_norm else dtype
-        nbytes = _elements(tensor) * _FORMAT_NAMES[stored][1]
+        nbytes = _elements(tensor) * _width(stored)
         slots.append(_Slot(tensor.name, stored, tensor, end, nbytes))
         end += nbytes
     return slots
@@ -137,6 +137,10 @@ def _elements(tensor: PackedTensor) -> int:
 
 def _name(dtype: ComputeDtype) -> str:
     return _FORMAT_NAMES[dtype][0]
+
+
+def _width(dtype: ComputeDtype) -> int:
+    return _FORMAT_NAMES[dtype][1]
 
 
 def _is_interleaved(facts: CheckpointFacts) -> bool:

@@ -75,6 +75,14 @@ def read_folder(folder: Path) -> dict[str, Tensor]:
     )
 
 
+def weight_files(folder: Path) -> list[Path]:
+    """The files that ``read_folder`` would read, the index among them, whether they exist or not."""
+    index = folder / INDEX
+    if index.is_file():
+        return [index, *(folder / shard for shard in sorted(set(_weight_map(index).values())))]
+    return [folder / SINGLE]
+
+
 def _read_sharded(folder: Path) -> dict[str, Tensor]:
     weight_map = _weight_map(folder / INDEX)
     headers = {shard: _read_shard(folder, shard) for shard in sorted(set(weight_map.values()))}
