@@ -21,17 +21,7 @@ from trtspec.methods.specinfer import SpecInfer
 from trtspec.methods.suffix import Suffix
 
 AnyMethod = (
-    NoSpeculation
-    | Ngram
-    | Suffix
-    | Lookahead
-    | DraftTarget
-    | SpecInfer
-    | Medusa
-    | Eagle
-    | Eagle3
-    | Mtp
-    | ReDrafter
+    NoSpeculation | Ngram | Suffix | Lookahead | DraftTarget | SpecInfer | Medusa | Eagle | Eagle3 | Mtp | ReDrafter
 )
 Speculation = Annotated[AnyMethod, Field(discriminator="method")]
 METHODS: Mapping[str, type[Method]] = {kind.model_fields["method"].default: kind for kind in get_args(AnyMethod)}

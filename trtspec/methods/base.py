@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from trtspec.methods.frozen import Frozen
-from trtspec.methods.model import Checkpoint, HeadModel
+from trtspec.methods.model import Checkpoint, Head
 
 __all__ = ["Frozen", "Method"]
 
@@ -25,7 +25,7 @@ class Method(Frozen):
         """Dotted path below ``speculation`` -> the other whole models this method needs."""
         return {}
 
-    def head_refs(self) -> Mapping[str, HeadModel]:
+    def head_refs(self) -> Mapping[str, Head]:
         """Dotted path below ``speculation`` -> the heads this method needs on the target."""
         return {}
 

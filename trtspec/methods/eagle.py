@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from trtspec.methods.base import Drafting
 from trtspec.methods.frozen import refused
-from trtspec.methods.model import Head, HeadModel
+from trtspec.methods.model import Head
 from trtspec.methods.tree import Paths, check_depth, check_paths
 
 
@@ -28,12 +28,13 @@ class Eagle(Drafting):
             return self
         if self.version == 2:
             raise refused(
-                "choices", "choices is the static tree of version 1, and version 2 grows its own",
+                "choices",
+                "choices is the static tree of version 1, and version 2 grows its own",
                 "leave choices out, or write version: 1",
             )
         check_paths("choices", self.choices)
         check_depth("choices", self.choices, self.max_draft_len)
         return self
 
-    def head_refs(self) -> Mapping[str, HeadModel]:
+    def head_refs(self) -> Mapping[str, Head]:
         return {"head": self.head}

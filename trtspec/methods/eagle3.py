@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from trtspec.methods.base import Drafting
 from trtspec.methods.frozen import refused
-from trtspec.methods.model import Head, HeadModel
+from trtspec.methods.model import Head
 
 
 class Eagle3(Drafting):
@@ -28,5 +28,5 @@ class Eagle3(Drafting):
             raise refused("layers", f"layers {self.layers} names a layer twice", "name each layer once")
         return self
 
-    def head_refs(self) -> Mapping[str, HeadModel]:
+    def head_refs(self) -> Mapping[str, Head]:
         return {"head": self.head}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel, ConfigDict
 from pydantic_core import PydanticCustomError
 
@@ -10,6 +12,7 @@ class Frozen(BaseModel):
     """A strict, immutable value of the spec: unknown keys are errors, numbers are not read from strings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    shorthand: ClassVar[str | None] = None  # the key that a bare word in this value's place stands for
 
 
 def refused(key: str, message: str, hint: str = "") -> PydanticCustomError:

@@ -25,7 +25,7 @@ class Lookahead(Method):
     max_draft_len: int | None = Field(
         None,
         ge=0,
-        description="Derived: (N - 2, or 0 when N is 1) + (W - 1 + G)(N - 1), 83 for 7, 7, 7. Only that value is taken.",
+        description="Derived: (N - 2, or 0 when N is 1) + (W - 1 + G)(N - 1), 83 for 7, 7, 7. No other is taken.",
     )
 
     @property

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from trtspec.methods.base import Method
-from trtspec.methods.model import Head, HeadModel
+from trtspec.methods.model import Head
 from trtspec.methods.tree import Paths, check_paths, depth
 
 PAPER_TREE_DEPTH = 4  # the paper's tree has 63 nodes, 4 deep (FasterDecoding/Medusa medusa/model/medusa_choices.py)
@@ -31,5 +31,5 @@ class Medusa(Method):
             check_paths("choices", self.choices)
         return self
 
-    def head_refs(self) -> Mapping[str, HeadModel]:
+    def head_refs(self) -> Mapping[str, Head]:
         return {"head": self.head}

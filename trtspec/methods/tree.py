@@ -30,7 +30,8 @@ def check_paths(key: str, paths: Sequence[Sequence[int]]) -> None:
             raise refused(where, f"the path {list(path)} is written twice", "remove one of them")
         if len(path) > 1 and path[:-1] not in everyone:
             raise refused(
-                where, f"the path {list(path)} grows from {list(path[:-1])}, which is not in the tree",
+                where,
+                f"the path {list(path)} grows from {list(path[:-1])}, which is not in the tree",
                 f"add {list(path[:-1])}",
             )
         seen.add(path)

@@ -9,9 +9,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, PrivateAttr, field_validator, model_validator
 
-from trtspec.methods import NoSpeculation, Speculation
+from trtspec.methods import Speculation
 from trtspec.methods.frozen import Frozen, refused
 from trtspec.methods.model import Checkpoint
+from trtspec.methods.none import NoSpeculation
 
 RuntimeName = Literal["auto", "tensorrt", "pytorch", "reference"]
 Kind = Literal["code", "structured", "chat", "creative"]
@@ -24,12 +25,11 @@ _NAME_LIMIT = 200  # a folder's name takes 255 bytes, and the internal models ap
 
 def _check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise refused(
-            "", f'"{name}" cannot be a name', "use letters, digits, _ . and -, with a letter or digit first"
-        )
+        raise refused("", f'"{name}" cannot be a name', "use letters, digits, _ . and -, with a letter or digit first")
     if "__" in name or name.endswith("_") or name.endswith("_unary"):
         raise refused(
-            "", f'"{name}" cannot be a name: "__", a last "_" and a last "_unary" are kept for our own models',
+            "",
+            f'"{name}" cannot be a name: "__", a last "_" and a last "_unary" are kept for our own models',
             "choose a name without them",
         )
     if len(name) > _NAME_LIMIT:
@@ -52,9 +52,9 @@ def _check_host(host: str) -> str:
 class GpuMemory(Frozen):
     """How the GPU's memory is shared out."""
 
-    free_fraction: float = Field(0.9, gt=0, le=1, description="Share of the free memory that both KV caches may take.")
+    free_fraction: float = Field(0.9, gt=0, le=1, description="Share of free memory that both KV caches may take.")
     total_bytes: int | None = Field(None, ge=1, description="Memory to plan with; null is what the GPU has.")
-    reserve_bytes: int | None = Field(None, ge=0, description="Memory left to others; null is what the fraction leaves.")
+    reserve_bytes: int | None = Field(None, ge=0, description="Memory left to others; null is the rest.")
     block_reuse: bool = Field(True, description="Whether KV blocks of a common beginning are shared.")
 
     @model_validator(mode="after")
@@ -116,7 +116,7 @@ class Limits(Frozen):
 class Route(Frozen):
     """One kind of traffic. A request names its route; an unknown name goes to ``default``."""
 
-    kind: Kind = Field("chat", description="What the traffic is like: its expected band is shown beside what is measured.")
+    kind: Kind = Field("chat", description="What the traffic is like; sets the band shown beside what is measured.")
     speculation: Literal["auto", "always", "never"] = Field("auto", description="auto leaves it to the gate.")
     max_draft_len: int | None = Field(
         None, ge=0, description="At most the method's; 0 is plain decoding; null is the method's."
