@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from trtspec.check_facts import CheckFacts, Headers, MachineFacts, ModelFacts
 from trtspec.errors import SpecError
-from trtspec.facts import Headers, Known, MachineFacts, ModelFacts
 from trtspec.finding import Finding, finding_of, found, in_order
-from trtspec.memory import kv_bytes_per_token, weights_bytes
+from trtspec.known import models_of, pack_dtype, spec_path
+from trtspec.memory import human_bytes, kv_bytes_per_token, weights_bytes
 from trtspec.methods.draft_target import DraftTarget
 from trtspec.methods.model import Checkpoint, Quantization
 from trtspec.pair import check_pair
 from trtspec.spec.model import Spec
 from trtspec.trtllm.releases import Release, Runtime, find, resolve_runtime
 
-__all__ = ["Finding", "check"]
+__all__ = ["CheckFacts", "Finding", "MachineFacts", "ModelFacts", "check"]
 
-_FP8_COMPUTE = (8, 9)  # Ada; per-tensor FP8 weights, docs/source/features/quantization.md @ 09d4c79b
+_FP8_COMPUTE = 8.9  # Ada; per-tensor FP8 weights, docs/source/features/quantization.md @ 09d4c79b
 _LOOPBACK = ("localhost", "::1", "[::1]")
 
 
@@ -26,29 +27,34 @@ class _Case:
     """What every check looks at: the spec, what is known, and the runtime that ``auto`` came to."""
 
     spec: Spec
-    known: Known
+    known: CheckFacts
     release: Release
     runtime: Runtime
 
     @property
     def models(self) -> Mapping[str, Checkpoint]:
-        return {"target": self.spec.target, **self.spec.speculation.model_refs()}
+        return models_of(self.spec)
 
     def of(self, role: str) -> ModelFacts:
         return self.known.models.get(role, ModelFacts())
 
+    def headers(self) -> Mapping[str, Headers]:
+        """By role, of the models that are on disk."""
+        return {role: headers for role in self.models if (headers := self.of(role).headers) is not None}
+
+    def gpus(self, role: str) -> int:
+        """Devices that share a model; the reference runtime uses one."""
+        return 1 if self.runtime == "reference" else self.models[role].gpus
+
     def dtype(self, role: str, headers: Headers) -> str:
-        """What a model is computed in; "auto" is the checkpoint's own, bfloat16 where that is quantized."""
-        wanted = self.models[role].dtype
-        own = headers.dtype if headers.dtype in ("float32", "bfloat16", "float16") else "bfloat16"
-        return own if wanted == "auto" else wanted
+        return pack_dtype(self.models[role].dtype, headers)
 
     def quantization(self, role: str) -> Quantization:
         """What the runtime makes of the wish: the reference runtime computes in ``dtype``."""
         return Quantization() if self.runtime == "reference" else self.models[role].quantization
 
 
-def check(spec: Spec, known: Known) -> list[Finding]:
+def check(spec: Spec, known: CheckFacts) -> list[Finding]:
     """What is wrong with the spec, or worth knowing: the gravest first, then as written."""
     try:
         release = find(spec.release)
@@ -58,20 +64,11 @@ def check(spec: Spec, known: Known) -> list[Finding]:
         spec.runtime,
         spec.speculation.method,
         release,
-        accelerated=known.machine is not None and bool(known.machine.gpus) and known.machine.trtllm is not None,
+        accelerated=known.machine is not None and known.machine.accelerated,
         version=getattr(spec.speculation, "version", None),
     )
     case = _Case(spec, known, release, runtime)
     return in_order(finding for one in _CHECKS for finding in one(case))
-
-
-def _place(role: str) -> str:
-    """The dotted path of a role's model."""
-    return role if role == "target" else f"speculation.{role}"
-
-
-def _gib(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
 def _supported(case: _Case) -> Iterator[Finding]:
@@ -91,7 +88,7 @@ def _supported(case: _Case) -> Iterator[Finding]:
             if model.model.endswith(".gguf"):
                 message = f"a GGUF file does not run on runtime {case.runtime}; nearest that works: runtime reference"
                 hint = "or name the Hugging Face folder the file was made from"
-                yield found(spec, "error", f"{_place(role)}.model", "unsupported_format", message, hint)
+                yield found(spec, "error", f"{spec_path(role)}.model", "unsupported_format", message, hint)
 
 
 def _routes(case: _Case) -> Iterator[Finding]:
@@ -113,7 +110,7 @@ def _readable(case: _Case) -> Iterator[Finding]:
     """Each model: whether it is on disk and can be read."""
     for role, model in case.models.items():
         facts = case.of(role)
-        where = f"{_place(role)}.model"
+        where = f"{spec_path(role)}.model"
         if facts.problem is not None:
             yield finding_of(facts.problem, case.spec, where)
         elif facts.headers is None:
@@ -131,9 +128,9 @@ def _tokens(case: _Case) -> Iterator[Finding]:
         if tokens > rows:
             message = f"the tokenizer has {tokens} tokens and the output matrix only {rows} rows"
             hint = "use the tokenizer that came with these weights"
-            yield found(case.spec, "error", f"{_place(role)}.model", "tokenizer_size", message, hint)
+            yield found(case.spec, "error", f"{spec_path(role)}.model", "tokenizer_size", message, hint)
     for role in case.spec.speculation.model_refs():
-        yield from check_pair(case.spec, _place(role), case.of("target"), case.of(role))
+        yield from check_pair(case.spec, spec_path(role), case.of("target"), case.of(role))
 
 
 def _lengths(case: _Case) -> Iterator[Finding]:
@@ -162,13 +159,13 @@ def _lengths(case: _Case) -> Iterator[Finding]:
         if draft is not None and draft.config.max_positions < longest:
             message = f"the draft has {draft.config.max_positions} positions and a request may have {longest}"
             hint = f"beyond them it drafts badly: write max_seq_len: {draft.config.max_positions}, or another draft"
-            yield found(spec, "warning", f"{_place(role)}.model", "draft_too_short", message, hint)
+            yield found(spec, "warning", f"{spec_path(role)}.model", "draft_too_short", message, hint)
 
 
 def _quantization(case: _Case) -> Iterator[Finding]:
     for role, model in case.models.items():
         wish, headers = model.quantization, case.of(role).headers
-        where = f"{_place(role)}.quantization"
+        where = f"{spec_path(role)}.quantization"
         quantized = [f"{key} {value}" for key, value in (("weights", wish.weights), ("kv_cache", wish.kv_cache))
                      if value in ("fp8", "int8")]  # fmt: skip
         if case.runtime == "reference" and quantized:
@@ -186,38 +183,33 @@ def _parallel(case: _Case) -> Iterator[Finding]:
         if case.runtime == "reference":
             if model.gpus > 1:
                 message = f"runtime reference runs on one device: {model.gpus} GPUs are not used"
-                yield found(case.spec, "info", f"{_place(role)}.tensor_parallel", "not_parallel", message)
+                yield found(case.spec, "info", f"{spec_path(role)}.tensor_parallel", "not_parallel", message)
             continue
         headers = case.of(role).headers
         if headers is not None and headers.config.num_heads % model.tensor_parallel:
             message = f"{headers.config.num_heads} attention heads cannot be shared by {model.tensor_parallel} GPUs"
             hint = f"write a divisor of {headers.config.num_heads}"
-            yield found(case.spec, "error", f"{_place(role)}.tensor_parallel", "indivisible", message, hint)
+            yield found(case.spec, "error", f"{spec_path(role)}.tensor_parallel", "indivisible", message, hint)
 
 
 def _memory(case: _Case) -> Iterator[Finding]:
     """Weights of all models and the KV caches of one longest request (or of kv_tokens) fit."""
-    headers = {role: case.of(role).headers for role in case.models}
-    machine, known = case.known.machine, {role: one for role, one in headers.items() if one is not None}
-    if machine is None or len(known) < len(headers):
+    headers = case.headers()
+    machine, limits = case.known.machine, case.spec.limits
+    room = None if machine is None else _room(case, machine)
+    if room is None or len(headers) < len(case.models):
         return
-    room = _room(case, machine)
-    if room is None:
-        return
-    shares = {role: 1 if case.runtime == "reference" else case.models[role].gpus for role in known}
-    weights = sum(_weights(case, role, one) / shares[role] for role, one in known.items())
-    per_token = sum(_kv_per_token(case, role, one) / shares[role] for role, one in known.items())
-    longest = case.spec.limits.seq_len(known["target"].config.max_positions)
-    tokens = longest if case.runtime != "reference" else case.spec.limits.kv_tokens or longest
-    needed = weights + tokens * per_token
-    if needed > room:
-        where = "free memory" if case.runtime == "reference" else "memory of each GPU"
+    weights = sum(_weights(case, role, one) // case.gpus(role) for role, one in headers.items())
+    per_token = sum(-(-_kv_per_token(case, role, one) // case.gpus(role)) for role, one in headers.items())
+    on_cpu = case.runtime == "reference"
+    tokens = (limits.kv_tokens if on_cpu else None) or limits.seq_len(headers["target"].config.max_positions)
+    if weights + tokens * per_token > room:
         message = (
-            f"weights of {_gib(weights)} and a KV cache of {_gib(tokens * per_token)} for {tokens} tokens do not fit "
-            f"the {where} of {_gib(room)}"
+            f"weights of {human_bytes(weights)} and a KV cache of {human_bytes(tokens * per_token)} for {tokens} tokens "
+            f"do not fit the {'free memory' if on_cpu else 'memory of each GPU'} of {human_bytes(room)}"
         )
-        key = "kv_tokens" if case.spec.limits.kv_tokens and case.runtime == "reference" else "max_seq_len"
-        hint = f"write a smaller limits.{key}, or a smaller model"
+        key = "kv_tokens" if on_cpu and limits.kv_tokens else "max_seq_len"
+        hint = f"write a smaller limits.{key}, or choose a smaller model"
         yield found(case.spec, "error", f"limits.{key}", "memory", message, hint)
 
 
@@ -240,12 +232,11 @@ def _kv_per_token(case: _Case, role: str, headers: Headers) -> int:
 
 def _disk(case: _Case) -> Iterator[Finding]:
     """What the build writes: packed weights, or a checkpoint and an engine of each model."""
-    machine = case.known.machine
+    free = None if case.known.machine is None else case.known.machine.disk_free_bytes
     copies = {"reference": 1, "tensorrt": 2, "pytorch": 1}[case.runtime]
-    read = {role: facts.headers for role in case.models if (facts := case.of(role)).headers is not None}
-    needed = copies * sum(_weights(case, role, headers) for role, headers in read.items() if headers is not None)
-    if machine is not None and needed > machine.disk_free_bytes:
-        message = f"the build writes about {_gib(needed)}, and {_gib(machine.disk_free_bytes)} of disk are free"
+    needed = copies * sum(_weights(case, role, one) for role, one in case.headers().items())
+    if free is not None and needed > free:
+        message = f"the build writes about {human_bytes(needed)}, and {human_bytes(free)} of disk are free"
         yield found(case.spec, "error", "target.model", "disk", message, "free some, or name another --engines folder")
 
 
@@ -262,11 +253,11 @@ def _gpus(case: _Case) -> Iterator[Finding]:
             message = (
                 f"{model.gpus} GPUs are asked for (tensor_parallel x pipeline_parallel), {len(machine.gpus)} are here"
             )
-            yield found(case.spec, "error", f"{_place(role)}.tensor_parallel", "too_few_gpus", message)
+            yield found(case.spec, "error", f"{spec_path(role)}.tensor_parallel", "too_few_gpus", message)
         for gpu in machine.gpus:
-            if model.quantization.weights == "fp8" and gpu.compute < _FP8_COMPUTE:
-                message = f"{gpu.name} (compute {gpu.compute[0]}.{gpu.compute[1]}) has no FP8: it begins with 8.9"
-                where = f"{_place(role)}.quantization.weights"
+            if model.quantization.weights == "fp8" and float(gpu.compute) < _FP8_COMPUTE:
+                message = f"{gpu.name} (compute {gpu.compute}) has no FP8: it begins with 8.9"
+                where = f"{spec_path(role)}.quantization.weights"
                 yield found(case.spec, "error", where, "no_fp8", message, "write weights: int8 or none")
                 break
 
