@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+import trtspec
 from trtspec.check_facts import CheckFacts, Headers, MachineFacts, ModelFacts
 from trtspec.errors import SpecError
 from trtspec.finding import Finding, finding_of, found, in_order
@@ -14,6 +15,7 @@ from trtspec.methods.draft_target import DraftTarget
 from trtspec.methods.model import Checkpoint, Quantization
 from trtspec.pair import check_pair
 from trtspec.spec.model import Spec
+from trtspec.trtllm import engine_flow, llm_flow
 from trtspec.trtllm.releases import Release, Runtime, find, resolve_runtime
 
 __all__ = ["CheckFacts", "Finding", "MachineFacts", "ModelFacts", "check"]
@@ -73,22 +75,41 @@ def check(spec: Spec, known: CheckFacts) -> list[Finding]:
 
 def _supported(case: _Case) -> Iterator[Finding]:
     """Method, runtime and release go together."""
-    spec, method = case.spec, case.spec.speculation
-    refusal = case.release.refusal(method.method, case.runtime, version=getattr(method, "version", None))
+    refusal = _refusal(case)
     if refusal is not None:
-        where = "speculation.method" if spec.position("speculation.method") != (None, None) else "runtime"
-        yield found(spec, "error", where, "unsupported_method", refusal)
-    if case.runtime == "reference" and isinstance(method, DraftTarget):
-        for key, value in (("tree", method.tree), ("min_confidence", method.min_confidence)):
-            if value is not None:
-                message = f"{key} of draft_target does not run on runtime reference; nearest that does: {key}: null"
-                yield found(spec, "error", f"speculation.{key}", "unsupported_option", message)
-    if case.runtime != "reference":
-        for role, model in case.models.items():
-            if model.model.endswith(".gguf"):
-                message = f"a GGUF file does not run on runtime {case.runtime}; nearest that works: runtime reference"
-                hint = "or name the Hugging Face folder the file was made from"
-                yield found(spec, "error", f"{spec_path(role)}.model", "unsupported_format", message, hint)
+        written = case.spec.position("speculation") != (None, None)
+        yield found(case.spec, "error", "speculation.method" if written else "runtime", "unsupported_method", refusal)
+
+
+def _refusal(case: _Case) -> str | None:
+    method, runtime = case.spec.speculation, case.runtime
+    refusal = case.release.refusal(method.method, runtime, version=getattr(method, "version", None))
+    planned = {"tensorrt": engine_flow.PLANNED, "pytorch": llm_flow.PLANNED}.get(runtime, (method.method,))
+    if refusal is None and method.method not in planned:
+        return (
+            f"method {method.method} is not built for runtime {runtime} by trtspec {trtspec.__version__}; "
+            f"nearest that is: one of {', '.join(planned)}"
+        )
+    return refusal
+
+
+def _options(case: _Case) -> Iterator[Finding]:
+    """The method's options that its runtime has not."""
+    method = case.spec.speculation
+    if case.runtime != "reference" or not isinstance(method, DraftTarget):
+        return
+    for key, value in (("tree", method.tree), ("min_confidence", method.min_confidence)):
+        if value is not None:
+            message = f"{key} of draft_target does not run on runtime reference; nearest that does: {key}: null"
+            yield found(case.spec, "error", f"speculation.{key}", "unsupported_option", message)
+
+
+def _formats(case: _Case) -> Iterator[Finding]:
+    for role, model in case.models.items():
+        if case.runtime != "reference" and model.model.endswith(".gguf"):
+            message = f"a GGUF file does not run on runtime {case.runtime}; nearest that works: runtime reference"
+            hint = "or name the Hugging Face folder the file was made from"
+            yield found(case.spec, "error", f"{spec_path(role)}.model", "unsupported_format", message, hint)
 
 
 def _routes(case: _Case) -> Iterator[Finding]:
@@ -205,8 +226,8 @@ def _memory(case: _Case) -> Iterator[Finding]:
     tokens = (limits.kv_tokens if on_cpu else None) or limits.seq_len(headers["target"].config.max_positions)
     if weights + tokens * per_token > room:
         message = (
-            f"weights of {human_bytes(weights)} and a KV cache of {human_bytes(tokens * per_token)} for {tokens} tokens "
-            f"do not fit the {'free memory' if on_cpu else 'memory of each GPU'} of {human_bytes(room)}"
+            f"weights of {human_bytes(weights)} and a KV cache of {human_bytes(tokens * per_token)} for {tokens} "
+            f"tokens do not fit the {'free memory' if on_cpu else 'memory of each GPU'} of {human_bytes(room)}"
         )
         key = "kv_tokens" if on_cpu and limits.kv_tokens else "max_seq_len"
         hint = f"write a smaller limits.{key}, or choose a smaller model"
@@ -284,6 +305,8 @@ def _kernels(case: _Case) -> Iterator[Finding]:
 
 _CHECKS = (
     _supported,
+    _options,
+    _formats,
     _routes,
     _readable,
     _tokens,
