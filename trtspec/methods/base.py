@@ -2,26 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field
 
+from trtspec.methods.frozen import Frozen
+from trtspec.methods.model import Checkpoint, Head
 
-class Frozen(BaseModel):
-    """A strict, immutable value of the spec: unknown keys are errors, numbers are not read from strings."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+__all__ = ["Frozen", "Method"]
 
 
 class Method(Frozen):
-    """One method's options. ``draft_len`` is the most tokens a step may draft (0: plain decoding)."""
+    """One method's options. ``draft_len`` is the most tokens a step may draft, in a tree its depth (0: plain)."""
 
     method: str
 
     @property
     def draft_len(self) -> int:
-        return int(getattr(self, "max_draft_len", 0))
+        return 0
 
-    def model_refs(self) -> dict[str, Any]:
-        """Dotted path below ``speculation`` -> the Checkpoint, of the other models this method needs."""
+    def model_refs(self) -> Mapping[str, Checkpoint]:
+        """Dotted path below ``speculation`` -> the other whole models this method needs."""
         return {}
+
+    def head_refs(self) -> Mapping[str, Head]:
+        """Dotted path below ``speculation`` -> the heads this method needs on the target."""
+        return {}
+
+
+class Drafting(Method):
+    """A method whose draft length is the user's choice."""
+
+    max_draft_len: int = Field(4, ge=0, description="Most tokens a step may draft; 0 is plain decoding.")
+
+    @property
+    def draft_len(self) -> int:
+        return self.max_draft_len

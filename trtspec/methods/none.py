@@ -1,3 +1,5 @@
+"""Plain decoding."""
+
 from __future__ import annotations
 
 from typing import Literal
@@ -6,4 +8,6 @@ from trtspec.methods.base import Method
 
 
 class NoSpeculation(Method):
+    """Plain decoding: one token a step."""
+
     method: Literal["none"] = "none"

@@ -2,99 +2,240 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import Field, PrivateAttr
+from pydantic import AfterValidator, Field, PrivateAttr, field_validator, model_validator
 
-from trtspec.methods.base import Frozen
-from trtspec.methods.draft_target import DraftTarget
+from trtspec.methods import Speculation
+from trtspec.methods.frozen import Frozen, refused
 from trtspec.methods.model import Checkpoint
-from trtspec.methods.ngram import Ngram
 from trtspec.methods.none import NoSpeculation
 
 RuntimeName = Literal["auto", "tensorrt", "pytorch", "reference"]
 Kind = Literal["code", "structured", "chat", "creative"]
-Speculation = Annotated[NoSpeculation | Ngram | DraftTarget, Field(discriminator="method")]
+DEFAULT_SEQ_LEN = 8192
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+_RELEASE = re.compile(r"main|\d+\.\d+(\.\d+)?((a|b|rc)\d+)?")
+_NAME_LIMIT = 200  # a folder's name takes 255 bytes, and the internal models append to it
+
+
+def _check_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise refused("", f'"{name}" cannot be a name', "use letters, digits, _ . and -, with a letter or digit first")
+    if "__" in name or name.endswith("_") or name.endswith("_unary"):
+        raise refused(
+            "",
+            f'"{name}" cannot be a name: "__", a last "_" and a last "_unary" are kept for our own models',
+            "choose a name without them",
+        )
+    if len(name) > _NAME_LIMIT:
+        raise refused("", f"a name of {len(name)} characters is too long", f"at most {_NAME_LIMIT} characters")
+    return name
+
+
+def _check_release(release: str) -> str:
+    if not _RELEASE.fullmatch(release):
+        raise refused("", f'"{release}" is not a TensorRT-LLM release', 'write it as "1.2.1", "1.3" or "main"')
+    return release
+
+
+def _check_host(host: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9_.:\[\]-]+", host):
+        raise refused("", f'"{host}" is not a host', "write an address or a name, as 127.0.0.1")
+    return host
 
 
 class GpuMemory(Frozen):
-    free_fraction: float = Field(0.9, gt=0, le=1)
-    total_bytes: int | None = Field(None, ge=1)
-    reserve_bytes: int | None = Field(None, ge=0)
-    block_reuse: bool = True
+    """How the GPU's memory is shared out."""
+
+    free_fraction: float = Field(0.9, gt=0, le=1, description="Share of free memory that both KV caches may take.")
+    total_bytes: int | None = Field(None, ge=1, description="Memory to plan with; null is what the GPU has.")
+    reserve_bytes: int | None = Field(None, ge=0, description="Memory left to others; null is the rest.")
+    block_reuse: bool = Field(True, description="Whether KV blocks of a common beginning are shared.")
+
+    @model_validator(mode="after")
+    def _leaves_some(self) -> GpuMemory:
+        if self.total_bytes is not None and self.reserve_bytes is not None and self.reserve_bytes >= self.total_bytes:
+            raise refused(
+                "reserve_bytes",
+                f"reserve_bytes {self.reserve_bytes} leaves nothing of total_bytes {self.total_bytes}",
+                "make reserve_bytes smaller than total_bytes",
+            )
+        return self
 
 
 class Limits(Frozen):
-    max_batch_size: int = Field(8, ge=1)
-    max_seq_len: int | None = Field(None, ge=2)  # None: min(the model's, 8192)
-    max_input_len: int | None = Field(None, ge=1)  # None: max_seq_len - 1
-    max_num_tokens: int = Field(8192, ge=1)
-    kv_tokens: int | None = Field(None, ge=1)
-    gpu_memory: GpuMemory = GpuMemory()
+    """Sizes that a request, a step and the server keep to. In-flight batching is always on."""
+
+    max_batch_size: int = Field(8, ge=1, description="Requests in flight at once.")
+    max_seq_len: int | None = Field(
+        None, ge=2, description=f"Longest request, prompt and output; null is min(the model's, {DEFAULT_SEQ_LEN})."
+    )
+    max_input_len: int | None = Field(None, ge=1, description="Longest prompt; null is max_seq_len - 1.")
+    max_num_tokens: int = Field(8192, ge=1, description="Prompt tokens a step may take in; longer prompts are chunked.")
+    kv_tokens: int | None = Field(
+        None, ge=1, description="KV cache of the reference runtime, in tokens; null is what fits half the free memory."
+    )
+    gpu_memory: GpuMemory = Field(GpuMemory(), description="GPU memory.")
+
+    @model_validator(mode="after")
+    def _room_for_output(self) -> Limits:
+        longest = DEFAULT_SEQ_LEN if self.max_seq_len is None else self.max_seq_len
+        if self.max_input_len is not None and self.max_input_len > longest - 1:
+            unless = " (what it is at most unless written)" if self.max_seq_len is None else ""
+            raise refused(
+                "max_input_len",
+                f"max_input_len {self.max_input_len} leaves no room for output in max_seq_len {longest}{unless}",
+                f"write max_input_len: {longest - 1} or less, or a larger max_seq_len",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _longest_fits(self) -> Limits:
+        if self.kv_tokens is not None and self.max_seq_len is not None and self.kv_tokens < self.max_seq_len:
+            raise refused(
+                "kv_tokens",
+                f"kv_tokens {self.kv_tokens} cannot hold one longest request: max_seq_len is {self.max_seq_len}",
+                f"write kv_tokens: {self.max_seq_len} or more, or a smaller max_seq_len",
+            )
+        return self
+
+    def seq_len(self, positions: int) -> int:
+        """The longest request for a model with that many positions."""
+        return min(positions, DEFAULT_SEQ_LEN) if self.max_seq_len is None else self.max_seq_len
+
+    def input_len(self, positions: int) -> int:
+        """The longest prompt for a model with that many positions."""
+        return self.seq_len(positions) - 1 if self.max_input_len is None else self.max_input_len
 
 
 class Route(Frozen):
-    kind: Kind = "chat"
-    speculation: Literal["auto", "always", "never"] = "auto"
-    max_draft_len: int | None = Field(None, ge=0)
+    """One kind of traffic. A request names its route; an unknown name goes to ``default``."""
+
+    kind: Kind = Field("chat", description="What the traffic is like; sets the band shown beside what is measured.")
+    speculation: Literal["auto", "always", "never"] = Field("auto", description="auto leaves it to the gate.")
+    max_draft_len: int | None = Field(
+        None, ge=0, description="At most the method's; 0 is plain decoding; null is the method's."
+    )
 
 
 class Probe(Frozen):
-    requests: int = Field(10, ge=1)
-    every_requests: int = Field(200, ge=1)
-    every_seconds: float = Field(300, gt=0)
+    """How often a route that is off is tried again."""
+
+    requests: int = Field(10, ge=1, description="Consecutive speculative requests that make one probe.")
+    every_requests: int = Field(200, ge=1, description="Requests of the route between probes.")
+    every_seconds: float = Field(300, gt=0, description="Seconds between probes, where that comes first.")
 
 
 class OffWhen(Frozen):
-    batch_above: int | None = None
-    prompt_tokens_above: int | None = None
-    temperature_above: float | None = None
-    max_tokens_below: int | None = None
+    """Conditions of a request, or of the moment, under which speculation is off whatever the route's acceptance."""
+
+    batch_above: int | None = Field(None, ge=0, description="More requests in flight than this; null never.")
+    prompt_tokens_above: int | None = Field(None, ge=0, description="A longer prompt than this; null never.")
+    temperature_above: float | None = Field(None, ge=0, description="A higher temperature than this; null never.")
+    max_tokens_below: int | None = Field(None, ge=1, description="A smaller max_tokens than this; null never.")
 
 
 class Gate(Frozen):
-    policy: Literal["threshold", "break_even", "off"] = "threshold"
-    min_acceptance: float = Field(0.40, ge=0, le=1)
-    min_judged: int = Field(1000, ge=1)
-    min_requests: int = Field(20, ge=1)
-    half_life: float = Field(2000, gt=0)
-    hysteresis: float = Field(0.03, ge=0, lt=1)
-    probe: Probe = Probe()
-    dwell_seconds: float = Field(60, ge=0)
-    when_off: Literal["plain", "report"] = "plain"
-    off_when: OffWhen = OffWhen()
+    """Where speculation is switched off because it does not pay, and on again."""
+
+    policy: Literal["threshold", "break_even", "off"] = Field(
+        "threshold", description="threshold compares token acceptance; break_even the speed-up; off decides nothing."
+    )
+    min_acceptance: float = Field(0.40, ge=0, le=1, description="Token acceptance below which a route goes off.")
+    min_judged: int = Field(1000, ge=1, description="Judged tokens before a route may go off.")
+    min_requests: int = Field(20, ge=1, description="Requests before a route may go off.")
+    half_life: float = Field(2000, gt=0, description="Judged tokens after which a count weighs half.")
+    hysteresis: float = Field(0.03, ge=0, lt=1, description="How far above min_acceptance a probe must be.")
+    probe: Probe = Field(Probe(), description="Trying again.")
+    dwell_seconds: float = Field(60, ge=0, description="Shortest time between two decisions of a route.")
+    when_off: Literal["plain", "report"] = Field(
+        "plain", description="plain decodes without a draft; report only says so."
+    )
+    off_when: OffWhen = Field(OffWhen(), description="Conditions that come before the gate.")
 
 
 class Serving(Frozen):
-    host: str = "127.0.0.1"
-    http_port: int = Field(8000, ge=1, le=65535)
-    grpc_port: int = Field(8001, ge=1, le=65535)
-    metrics_port: int = Field(8002, ge=1, le=65535)
+    """Where the server listens."""
+
+    host: Annotated[str, AfterValidator(_check_host)] = Field("127.0.0.1", description="Address to listen on.")
+    http_port: int = Field(8000, ge=1, le=65535, description="HTTP.")
+    grpc_port: int = Field(8001, ge=1, le=65535, description="gRPC.")
+    metrics_port: int = Field(8002, ge=1, le=65535, description="Prometheus metrics.")
+
+    @property
+    def ports(self) -> Mapping[str, int]:
+        return {"http_port": self.http_port, "grpc_port": self.grpc_port, "metrics_port": self.metrics_port}
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Serving:
+        taken: dict[int, str] = {}
+        for key, port in self.ports.items():
+            if port in taken:
+                raise refused(key, f"{key} and {taken[port]} are both {port}", "give each its own port")
+            taken[port] = key
+        return self
 
 
 class ReferenceOptions(Frozen):
-    threads: int | None = Field(None, ge=1)
-    exact: bool = False
-    compile: Literal["auto", "on", "off"] = "auto"  # native CPU kernels through the system's C++ compiler
+    """Switches of our own runtime."""
+
+    threads: int | None = Field(None, ge=1, description="CPU threads; null is one for each core.")
+    exact: bool = Field(False, description="Kernels that round alike for any number of rows, at some cost.")
+    compile: Literal["auto", "on", "off"] = Field(
+        "auto", description="Native CPU kernels through the system's C++ compiler; auto where there is one."
+    )
 
 
 class Spec(Frozen):
     """The whole file. ``folder`` is where the file lies: relative model paths resolve against it."""
 
-    name: str
-    release: str = "1.2.1"
-    runtime: RuntimeName = "auto"
-    target: Checkpoint
-    speculation: Speculation = NoSpeculation()
-    limits: Limits = Limits()
-    routes: dict[str, Route] = Field(default_factory=lambda: {"default": Route()})
-    gate: Gate = Gate()
-    serving: Serving = Serving()
-    reference: ReferenceOptions = ReferenceOptions()
+    name: Annotated[str, AfterValidator(_check_name)] = Field(
+        description='Triton model and folder name: letters, digits, _ . -, no "__", not ending in "_" or "_unary".'
+    )
+    release: Annotated[str, AfterValidator(_check_release)] = Field(
+        "1.2.1", description="TensorRT-LLM release, in quotes."
+    )
+    runtime: RuntimeName = Field("auto", description="What serves it; auto picks by machine, release and method.")
+    target: Checkpoint = Field(description="The model to serve.")
+    speculation: Speculation = Field(NoSpeculation(), description="The method and its options.")
+    limits: Limits = Field(Limits(), description="Sizes.")
+    routes: dict[str, Route] = Field(
+        default_factory=lambda: {"default": Route()}, description="Name of the route: its settings. default is added."
+    )
+    gate: Gate = Field(Gate(), description="The gate.")
+    serving: Serving = Field(Serving(), description="Addresses.")
+    reference: ReferenceOptions = Field(ReferenceOptions(), description="The reference runtime.")
 
     _folder: Path = PrivateAttr(default=Path("."))
     _marks: dict[str, tuple[int, int]] = PrivateAttr(default_factory=dict)
+
+    @field_validator("routes", mode="after")
+    @classmethod
+    def _with_default(cls, routes: dict[str, Route]) -> dict[str, Route]:
+        for name in routes:
+            if not _NAME.fullmatch(name) or len(name) > _NAME_LIMIT:
+                raise refused(
+                    name, f'"{name}" cannot be a route', "use letters, digits, _ . and -, with a letter or digit first"
+                )
+        return routes if "default" in routes else {"default": Route(), **routes}
+
+    @model_validator(mode="after")
+    def _routes_within_method(self) -> Spec:
+        most = self.speculation.draft_len
+        for name, route in self.routes.items():
+            if route.max_draft_len is not None and route.max_draft_len > most:
+                raise refused(
+                    f"routes.{name}.max_draft_len",
+                    f"route {name} asks for max_draft_len {route.max_draft_len}, and method {self.speculation.method} "
+                    f"drafts at most {most}",
+                    f"write {most} or less for the route (0 is plain decoding), or a larger one for the method",
+                )
+        return self
 
     @property
     def folder(self) -> Path:
@@ -109,3 +250,10 @@ class Spec(Frozen):
                 return mark
             parts.pop()
         return None, None
+
+    def located(self, folder: Path, marks: Mapping[str, tuple[int, int]]) -> Spec:
+        """The same spec, knowing where it was written."""
+        copy = self.model_copy()
+        copy._folder = folder
+        copy._marks = dict(marks)
+        return copy

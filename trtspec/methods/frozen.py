@@ -1,0 +1,22 @@
+"""The base of every value of the spec, and the way its rules refuse one."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticCustomError
+
+
+class Frozen(BaseModel):
+    """A strict, immutable value of the spec: unknown keys are errors, numbers are not read from strings."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    shorthand: ClassVar[str | None] = None  # the key that a bare word in this value's place stands for
+
+
+def refused(key: str, message: str, hint: str = "") -> PydanticCustomError:
+    """The error that a rule over several keys raises. ``key`` is the dotted path, below the model that checks, of the
+    value to mend ("" for the model itself)."""
+    # pydantic formats the message with the context, so a brace of the user's text must not be read as a field.
+    return PydanticCustomError("rule", "{text}", {"text": message, "key": key, "hint": hint})
