@@ -12,11 +12,12 @@ import socket
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from trtspec import process
+from trtspec.check_facts import MachineFacts
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _CGROUP_USAGE = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes")
@@ -26,38 +27,19 @@ _CGROUP_USAGE = ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.
 class Gpu:
     name: str
     memory_bytes: int
-    free_bytes: int
-    compute: str  # "9.0"
+    compute: str  # capability, "9.0"
 
 
-@dataclass(frozen=True)
-class Machine:
-    """Bytes and counts; None where the system does not tell."""
-
-    cpus: int
-    cpu_flags: frozenset[str]
-    memory_bytes: int | None
-    memory_free_bytes: int | None
-    gpus: tuple[Gpu, ...] = ()
-    tensorrt_llm: str | None = None  # its version
-    compiler: str | None = None  # path of a C++ compiler
-    packages: dict[str, str | None] = field(default_factory=dict)
-
-    @property
-    def accelerated(self) -> bool:
-        """TensorRT-LLM and a GPU are here."""
-        return bool(self.gpus) and self.tensorrt_llm is not None
-
-
-def read_machine() -> Machine:
-    return Machine(
-        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        cpu_flags=cpu_flags(),
-        memory_bytes=memory_bytes(),
-        memory_free_bytes=memory_free_bytes(),
-        gpus=gpus(),
-        tensorrt_llm=version("tensorrt_llm"),
+def read_machine(engines: Path, ports: Mapping[int, str] | None = None) -> MachineFacts:
+    """``engines``: where the disk is looked at. ``ports``: port -> host, to see which are taken."""
+    cards = gpus()
+    return MachineFacts(
+        memory_bytes=memory_free_bytes(),
+        disk_free_bytes=disk_free_bytes(engines),
         compiler=compiler(),
+        gpus=cards,
+        accelerated=bool(cards) and version("tensorrt_llm") is not None,
+        busy_ports=frozenset(port for port, host in (ports or {}).items() if busy(host, port)),
     )
 
 
@@ -79,13 +61,13 @@ def cpu_flags() -> frozenset[str]:
 
 def memory_bytes() -> int | None:
     """Of the machine, or of the control group that holds us when that is less."""
-    return _least(_meminfo("MemTotal"), _first_number(_CGROUP_LIMITS))
+    return _least(_meminfo("MemTotal") or _physical(), _first_number(_CGROUP_LIMITS))
 
 
 def memory_free_bytes() -> int | None:
     limit, used = _first_number(_CGROUP_LIMITS), _first_number(_CGROUP_USAGE)
     left = None if limit is None or used is None else max(0, limit - used)
-    return _least(_meminfo("MemAvailable"), left)
+    return _least(_meminfo("MemAvailable") or _physical(), left)
 
 
 def disk_free_bytes(path: Path) -> int:
@@ -104,14 +86,14 @@ def gpus() -> tuple[Gpu, ...]:
     """What nvidia-smi lists; none where it is absent or fails."""
     if shutil.which("nvidia-smi") is None:
         return ()
-    query = "name,memory.total,memory.free,compute_cap"
+    query = "name,memory.total,compute_cap"
     lines = output_of(["nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader,nounits"])
     return tuple(_gpu(line) for line in lines if line.count(",") == query.count(","))
 
 
 def _gpu(line: str) -> Gpu:
-    name, total, free, compute = (part.strip() for part in line.split(","))
-    return Gpu(name, int(total) << 20, int(free) << 20, compute)
+    name, total, compute = (part.strip() for part in line.split(","))
+    return Gpu(name, int(total) << 20, compute)
 
 
 def output_of(argv: Sequence[str], timeout: float = 20.0) -> list[str]:
@@ -184,6 +166,10 @@ def _meminfo(name: str) -> int | None:
     return None
 
 
+def _physical() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def _first_number(paths: Sequence[str]) -> int | None:
     """Of the first file that holds one; "max" and the kernel's huge default mean no limit."""
     for path in paths:
@@ -195,6 +181,3 @@ def _first_number(paths: Sequence[str]) -> int | None:
 
 def _least(*values: int | None) -> int | None:
     return min((value for value in values if value is not None), default=None)
-
-
-Busy = Callable[[str, int], bool]

@@ -117,3 +117,12 @@ def _kv_tokens(
     weights = {role: size.weights // size.gpus for role, size in sizes.items()}
     per_token = {role: -(-size.per_token // size.gpus) for role, size in sizes.items()}
     return shared_kv_tokens(kv_budget(total, gpu.free_fraction, gpu.reserve_bytes, weights), per_token)
+
+
+def human_bytes(count: int) -> str:
+    value = float(count)
+    for unit in ("bytes", "KiB", "MiB"):
+        if value < 1024:
+            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:.1f} GiB"

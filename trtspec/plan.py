@@ -13,7 +13,7 @@ import trtspec
 from trtspec import steps as flows
 from trtspec.errors import SpecError
 from trtspec.known import Known, models_of, pack_dtype
-from trtspec.memory import ModelMemory, memory_of
+from trtspec.memory import ModelMemory, human_bytes, memory_of
 from trtspec.spec.model import Spec
 from trtspec.steps import STORED, Compiler, Job, Places, Step
 from trtspec.trtllm import engine_flow, llm_flow
@@ -173,12 +173,3 @@ def _render_memory(planned: Plan) -> list[str]:
             line += f", {memory.kv_tokens} tokens ({human_bytes(memory.kv_bytes)})"
         lines.append(line)
     return lines
-
-
-def human_bytes(count: int) -> str:
-    value = float(count)
-    for unit in ("bytes", "KiB", "MiB"):
-        if value < 1024:
-            return f"{value:.0f} {unit}" if unit == "bytes" else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:.1f} GiB"

@@ -84,10 +84,13 @@ class Store:
 
     def find(self, step: Step) -> Artifact | None:
         """The step's artifact, when it is there and whole."""
-        manifest = None if step.key is None else _read_manifest(step.output)
-        if manifest is None or damage(step.output, manifest, step.key) is not None:
+        return None if step.key is None else self.find_folder(step.role, step.output, step.key)
+
+    def find_folder(self, role: str, folder: Path, key: str) -> Artifact | None:
+        manifest = _read_manifest(folder)
+        if manifest is None or damage(folder, manifest, key) is not None:
             return None
-        return Artifact(step.role, manifest["key"], step.output, True, manifest["seconds"], manifest)
+        return Artifact(role, key, folder, True, manifest["seconds"], manifest)
 
     def make(self, step: Step, make: Make, say: Say, about: Mapping[str, Any] | None = None) -> Artifact:
         """The step's artifact: the one that is there, or made now and renamed into place. ``about`` goes into the
