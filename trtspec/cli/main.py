@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from types import FrameType
 
 import click
 
 from trtspec import __version__
+from trtspec.errors import InternalError, TrtspecError, UserError
 
 # verb -> (module under trtspec.cli that holds a click command named `command`, one line of help)
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -22,6 +31,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("status", "What a running server says of itself."),
     "doctor": ("doctor", "What this machine has and lacks."),
 }
+INTERRUPTED = 130
+_OPTIONAL = ("torch", "numpy", "tokenizers", "jinja2", "huggingface_hub", "tritonclient", "google", "grpc", "gevent")
 
 
 class LazyGroup(click.Group):
@@ -49,4 +60,89 @@ def group() -> None:
 
 
 def main() -> None:
-    group()
+    signal.signal(signal.SIGTERM, _interrupt)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(argv: Sequence[str], commands: click.Group = group) -> int:
+    """The exit code: 0 good, 1 the user's mistake, 2 usage of flags, 3 our bug, 130 interrupted."""
+    as_json = "--json" in argv[: argv.index("--")] if "--" in argv else "--json" in argv
+    try:
+        code = commands.main(list(argv), prog_name="trtspec", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except BrokenPipeError:
+        return _reader_left()
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        return INTERRUPTED
+    except click.UsageError as error:
+        return _usage(error, as_json)
+    except click.ClickException as error:
+        return _tell(UserError(error.format_message()), as_json)
+    except TrtspecError as error:
+        return _tell(error, as_json)
+    except ModuleNotFoundError as error:
+        return _tell(_not_installed(error), as_json)
+    except Exception as error:
+        return _tell(_our_bug(error), as_json)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _reader_left() -> int:
+    """Whoever read our output closed the pipe; nothing is said, also not at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 1
+
+
+def _usage(error: click.UsageError, as_json: bool) -> int:
+    if as_json:
+        hint = f"see `{error.ctx.command_path} --help`" if error.ctx else None
+        _print_json(TrtspecError(error.format_message(), code="usage", hint=hint))
+    error.show()
+    return 2
+
+
+def _tell(error: TrtspecError, as_json: bool) -> int:
+    if as_json:
+        _print_json(error)
+    click.echo(message_of(error), err=True)
+    return error.exit_code
+
+
+def _print_json(error: TrtspecError) -> None:
+    click.echo(json.dumps({"error": error.to_dict()}, ensure_ascii=False))
+
+
+def message_of(error: TrtspecError) -> str:
+    """What, where, what to do."""
+    place = [error.where] if error.where and error.where not in error.message else []
+    if error.line is not None:
+        place.append(f"line {error.line}, column {error.column}")
+    text = "error: " + "".join(f"{part}: " for part in place) + error.message
+    return text if error.hint is None else f"{text}\n  {error.hint}"
+
+
+def _not_installed(error: ModuleNotFoundError) -> TrtspecError:
+    package = (error.name or "").partition(".")[0]
+    if package not in _OPTIONAL:
+        return _our_bug(error)
+    return UserError(
+        f"{package} is not installed, and this command needs it",
+        code="not_installed",
+        where=package,
+        hint="pip install 'trtspec[cpu]'",
+    )
+
+
+def _our_bug(error: Exception) -> TrtspecError:
+    with tempfile.NamedTemporaryFile("w", prefix="trtspec-", suffix=".log", delete=False) as log:
+        log.write(f"trtspec {__version__}, Python {sys.version}\n{sys.argv}\n\n")
+        traceback.print_exception(error, file=log)
+    summary = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return InternalError(
+        f"this is a bug in trtspec ({summary})", where=log.name, hint="please report it with the log file named here"
+    )
