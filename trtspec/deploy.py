@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,17 @@ class Built(Protocol):
 
     @property
     def path(self) -> Path: ...
+
+
+@dataclass(frozen=True)
+class PackedFacts:
+    """What a packed checkpoint's own config.json says."""
+
+    config: ModelConfig
+
+
+def packed_facts(config_json: str) -> PackedFacts:
+    return PackedFacts(ModelConfig.from_dict(json.loads(config_json)))
 
 
 @dataclass(frozen=True)
