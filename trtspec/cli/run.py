@@ -1,0 +1,164 @@
+"""``trtspec run``: a JSONL file of requests, answered in this process by the reference runtime."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from trtspec.errors import InternalError, UserError
+
+if TYPE_CHECKING:
+    from trtspec.front.batch import Batch, Tally
+    from trtspec.front.jsonl import Line
+    from trtspec.spec.model import Spec
+
+PROGRESS_SECONDS = 1.0  # between two lines of progress
+
+
+@click.command()
+@click.argument("spec_file", metavar="SPEC", type=click.Path(path_type=Path))
+@click.option("--requests", "requests_file", metavar="FILE", required=True, help="One request a line; - is stdin.")
+@click.option(
+    "-o", "out", metavar="FILE", type=click.Path(path_type=Path), help="Where the answers go; default stdout."
+)
+@click.option("--engines", default="engines", show_default=True, type=click.Path(path_type=Path), help="The store.")
+@click.option("--json", "as_json", is_flag=True, help="With -o: print a JSON summary.")
+def command(spec_file: Path, requests_file: str, out: Path | None, engines: Path, as_json: bool) -> None:
+    """Answer a JSONL file of requests in this process.
+
+    Always with the reference runtime. Builds what is missing, keeps all requests in flight, and writes one answer a
+    line, in the order of the requests. Exit 1 when a line was refused; the others are answered.
+    """
+    from trtspec.front.batch import Tally
+    from trtspec.front.jsonl import read_lines
+    from trtspec.spec.load import load_spec
+
+    spec = load_spec(spec_file)
+    lines = read_lines(_read(requests_file), requests_file)
+    _check_out(out)
+    tally = Tally(len(lines), on_change=_progress())
+    began = time.monotonic()
+    with _writer(out) as write:
+        if lines:
+            with _opened(spec, engines, tally) as batch:
+                began = time.monotonic()
+                _answer(batch, lines, write)
+    _summary(tally, time.monotonic() - began, out, as_json)
+    if tally.broken is not None:
+        raise InternalError(f"the engine failed while it answered: {tally.broken}", where=requests_file)
+    if tally.failed:
+        raise SystemExit(1)
+
+
+def _answer(batch: Batch, lines: list[Line], write: Callable[[str], object]) -> None:
+    for document in batch.run(lines):
+        write(json.dumps(document, ensure_ascii=False) + "\n")
+
+
+@contextlib.contextmanager
+def _opened(spec: Spec, engines: Path, tally: Tally) -> Iterator[Batch]:
+    """Builds what is missing and opens the engine; closes it in any case."""
+    from trtspec.artifacts import ensure
+    from trtspec.checkpoints.tokenizer import load_tokenizer
+    from trtspec.deploy import engine_options, front_settings, packed_facts
+    from trtspec.front.batch import Batch
+    from trtspec.front.front import Front
+    from trtspec.front.text import stop_checker_factory
+    from trtspec.runtime.engine import LocalEngine
+
+    spec = spec.model_copy(update={"runtime": "reference"})
+    artifacts = ensure(spec, engines, _say)
+    folder = artifacts["target"].path
+    facts = packed_facts((folder / "config.json").read_text())
+    tokenizer = load_tokenizer(folder)
+    options = engine_options(spec, facts, artifacts, vocab_size=tokenizer.vocab_size)
+    engine = LocalEngine.open(options, stop_checker_factory(tokenizer))
+    try:
+        front = Front(front_settings(spec, facts), tokenizer, engine.capabilities())
+        yield Batch(front, tokenizer, engine, tally)
+    finally:
+        engine.close()
+
+
+def _read(name: str) -> bytes:
+    if name == "-":
+        return sys.stdin.buffer.read()
+    try:
+        return Path(name).read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"{name} cannot be read: {error.strerror}", code="requests_file", where=name, hint="name a JSONL file, or -"
+        ) from None
+
+
+def _check_out(out: Path | None) -> None:
+    """What would make the writing fail is said before any work."""
+    if out is None:
+        return
+    folder = out.parent
+    if out.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
+        reason = "it is a folder" if out.is_dir() else f"{folder} is no folder that can be written to"
+        raise UserError(f"{out} cannot be written: {reason}", code="out_file", where=str(out), hint="name another file")
+
+
+@contextlib.contextmanager
+def _writer(out: Path | None) -> Iterator[Callable[[str], object]]:
+    """Whole lines to stdout, or to a file that appears under its name only when it is complete."""
+    if out is None:
+        yield _print
+        return
+    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as staged:
+            yield staged.write
+            staged.flush()
+            os.fsync(staged.fileno())
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, out)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _print(text: str) -> None:
+    sys.stdout.buffer.write(text.encode())
+    sys.stdout.buffer.flush()
+
+
+def _say(text: object) -> None:
+    click.echo(str(text), err=True)
+
+
+def _progress() -> Callable[[Tally], None]:
+    last = time.monotonic()
+
+    def show(tally: Tally) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if tally.done == tally.requests or now - last >= PROGRESS_SECONDS:
+            last = now
+            _say(f"run: {tally.done} of {tally.requests} answered, {tally.failed} refused, {tally.tokens} tokens")
+
+    return show
+
+
+def _summary(tally: Tally, seconds: float, out: Path | None, as_json: bool) -> None:
+    if out is None or not as_json:
+        return
+    summary = {"requests": tally.requests, "failed": tally.failed, "tokens": tally.tokens, "seconds": seconds}
+    click.echo(json.dumps(summary))
