@@ -1,0 +1,119 @@
+"""The requests in flight, and the watcher that ends those whose client or engine is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from trtspec.errors import ServeError
+
+log = logging.getLogger("trtspec.front")
+
+WATCH_SECONDS = 0.05  # between two looks of the watcher
+IDLE_SECONDS = 0.1  # without a step: a flight that steps is asked at every step by its own reader
+AGAIN_SECONDS = 0.5  # before a cancel is said again, in case it came before the request itself
+
+
+class Client(Protocol):
+    """The part of an Answer that matters here."""
+
+    def gone(self) -> bool: ...
+
+    def fail(self, error: BaseException) -> None: ...
+
+
+class Flight:
+    """``cancel`` asks whoever works on it to end; it may be called more than once, from any thread."""
+
+    def __init__(self, request_id: str, client: Client, cancel: Callable[[], None]) -> None:
+        self.request_id = request_id
+        self.client = client
+        self.cancelled = False
+        self._cancel = cancel
+        self._moved = time.monotonic()
+        self._said = 0.0
+
+    def step(self) -> None:
+        """One step has come. The cost is one message to Triton, about 0.06 ms in 2.51."""
+        self._moved = time.monotonic()
+        if self.client.gone():
+            self.cancel()
+
+    def look(self) -> None:
+        now = time.monotonic()
+        if now - self._moved > IDLE_SECONDS and (self.cancelled or self.client.gone()):
+            self.cancel()
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if time.monotonic() - self._said > AGAIN_SECONDS:
+            self._said = time.monotonic()
+            self._cancel()
+
+
+class Flights:
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._flights: set[Flight] = set()
+
+    def __len__(self) -> int:
+        return len(self._flights)
+
+    @contextlib.contextmanager
+    def open(self, request_id: str, client: Client, cancel: Callable[[], None]) -> Iterator[Flight]:
+        flight = Flight(request_id, client, cancel)
+        with self._lock:
+            self._flights.add(flight)
+        try:
+            yield flight
+        finally:
+            with self._lock:
+                self._flights.discard(flight)
+
+    def all(self) -> list[Flight]:
+        with self._lock:
+            return list(self._flights)
+
+    def cancel(self, request_id: str) -> int:
+        """Cancels every flight of that id; how many there were."""
+        named = [flight for flight in self.all() if flight.request_id == request_id]
+        for flight in named:
+            flight.cancel()
+        return len(named)
+
+
+class Watcher:
+    """``lost`` says in words that the engine is gone, once it is: every flight is then answered with that, and ended.
+
+    The reader of a dead engine's steps blocks for ever (Triton 2.51 says nothing to it), so this is not its task.
+    """
+
+    def __init__(self, flights: Flights, lost: Callable[[], str | None]) -> None:
+        self._flights = flights
+        self._lost = lost
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="trtspec-watcher", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._end.set()
+        self._thread.join()
+
+    def _loop(self) -> None:
+        while not self._end.wait(WATCH_SECONDS):
+            try:
+                self._look()
+            except Exception:  # one flight's failure must not end the watch over the others
+                log.exception("the watcher failed on a request")
+
+    def _look(self) -> None:
+        lost = self._lost()
+        for flight in self._flights.all():
+            if lost is not None:
+                flight.client.fail(ServeError(lost, code="engine_gone"))
+            else:
+                flight.look()

@@ -1,0 +1,85 @@
+"""The model ``<name>_unary``: a stateless relay to ``<name>`` for clients that ask with a plain ``infer``.
+
+Triton answers such a request to a decoupled model with UNIMPLEMENTED (501 over HTTP).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from trtspec.triton.answer import Answer
+from trtspec.triton.decided import decided
+from trtspec.triton.flights import Flights, Watcher
+from trtspec.triton.front import THREADS
+
+log = logging.getLogger("trtspec.unary")
+
+
+class TritonPythonModel:
+    """Not decoupled, yet answers later through response senders, so that requests do not wait for each other."""
+
+    def initialize(self, args: Mapping[str, str]) -> None:
+        self._front = decided(args)["front"]
+        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="trtspec-unary")
+        self._flights = Flights()
+        self._watcher = Watcher(self._flights, lambda: None)
+
+    def execute(self, requests: list[Any]) -> None:
+        for request in requests:
+            answer = Answer(request)
+            try:
+                self._pool.submit(self._answer, request, answer)
+            except RuntimeError as error:  # the pool is closed
+                answer.fail(error)
+
+    def finalize(self) -> None:
+        self._watcher.close()
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def _answer(self, request: Any, answer: Answer) -> None:
+        """The outermost layer: a request that ends without an answer would leave its client hanging."""
+        try:
+            self._relay(request, answer)
+        except BaseException as error:
+            log.exception("request %r failed", request.request_id())
+            answer.fail(error)
+        finally:
+            if not answer.closed:
+                answer.fail(RuntimeError("the request ended without an answer"))
+
+    def _relay(self, request: Any, answer: Answer) -> None:
+        parameters = json.loads(request.parameters() or "{}")
+        if parameters.get("id") == request.request_id():
+            del parameters["id"]
+        passed_on = pb_utils.InferenceRequest(
+            request_id=f"unary-{uuid.uuid4().hex}",  # ours, so that a cancel meets this request alone
+            model_name=self._front,
+            inputs=[tensor for tensor in request.inputs() if tensor.name() != "stream"],
+            requested_output_names=request.requested_output_names(),
+            parameters=parameters,
+        )
+        request_id = passed_on.request_id()
+        with self._flights.open(request_id, answer, lambda: self._cancel(request_id)):
+            for response in passed_on.exec(decoupled=True):
+                if response.has_error():
+                    answer.fail_as(response.error())
+                elif response.output_tensors():
+                    answer.end_with(response.output_tensors())
+
+    def _cancel(self, request_id: str) -> None:
+        stop = pb_utils.InferenceRequest(
+            request_id=request_id,
+            model_name=self._front,
+            inputs=[pb_utils.Tensor("stop", np.array([[True]]))],
+            requested_output_names=["finish_reason"],
+        )
+        for _ in stop.exec(decoupled=True):  # an answer or an error: either way it is no longer ours to end
+            pass
