@@ -24,14 +24,14 @@ class Batch:
     tokens: torch.Tensor  # [T] int64
     slots: torch.Tensor  # [T] int64, cache slot of each token
     starts: torch.Tensor  # [T] int64, first cache slot of the token's sequence
-    cos: torch.Tensor  # [T, D / 2] float32
+    cos: torch.Tensor  # [T, ...] rows of the position tables, in the form of Ops.rope_tables
     sin: torch.Tensor
     logit_rows: torch.Tensor | None  # [R] int64; None: all T
     spans: tuple[tuple[int, int, int, int], ...]
 
 
 def make_batch(spans: list[Span], cos: torch.Tensor, sin: torch.Tensor) -> Batch:
-    """``cos``, ``sin`` are the position tables [positions, D / 2]."""
+    """``cos``, ``sin`` are the position tables, one row a position."""
     tokens: list[int] = []
     slots: list[int] = []
     starts: list[int] = []

@@ -215,7 +215,7 @@ def _ops(options: EngineOptions, config: ModelConfig, dtype: torch.dtype) -> Ops
             where="reference.compile",
             hint="install a C++ compiler and run `trtspec build`, or set reference.compile: auto",
         )
-    return TorchOps(config)
+    return TorchOps(config, dtype)
 
 
 def _proposer(

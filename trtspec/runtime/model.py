@@ -45,7 +45,7 @@ class Decoder:
         self.head = head[:vocab] if vocab is not None else head
         self.layers = [_layer(tensors, index) for index in range(config.num_layers)]
         cos, sin = rope_table(config.rope, config.head_dim, max_seq_len)
-        self.cos, self.sin = cos.to(self.embed.device), sin.to(self.embed.device)
+        self.cos, self.sin = ops.rope_tables(cos.to(self.embed.device), sin.to(self.embed.device))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -68,7 +68,7 @@ class Decoder:
         following = [layer.attn_norm for layer in self.layers[1:]] + [self.norm]
         for index, layer in enumerate(self.layers):
             qkv = ops.linear(x, layer.qkv, layer.qkv_bias)
-            attended = ops.attend(qkv, batch, cache[index, 0], cache[index, 1], layer.qk_norms)
+            attended = ops.attend(qkv, batch, cache[index], layer.qk_norms)
             x = ops.add_norm(h, ops.linear(attended, layer.o, layer.o_bias), layer.mlp_norm, eps)
             inner = ops.silu_mul(ops.linear(x, layer.gate_up, layer.gate_up_bias))
             x = ops.add_norm(h, ops.linear(inner, layer.down, layer.down_bias), following[index], eps)

@@ -75,9 +75,10 @@ class NativeOps:
         self._silu_mul(gate_up.data_ptr(), out.data_ptr(), rows, width // 2)
         return out
 
-    def attend(
-        self, qkv: Tensor, batch: Batch, keys: Tensor, values: Tensor, norms: tuple[Tensor, Tensor] | None
-    ) -> Tensor:
+    def rope_tables(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        return cos, sin
+
+    def attend(self, qkv: Tensor, batch: Batch, kv: Tensor, norms: tuple[Tensor, Tensor] | None) -> Tensor:
         c = self.config
         tokens = qkv.shape[0]
         out = torch.empty(tokens, c.num_heads * c.head_dim, dtype=self._dtype)
@@ -87,7 +88,7 @@ class NativeOps:
             c.num_heads,
             c.num_kv_heads,
             c.head_dim,
-            keys.shape[1],
+            kv.shape[2],
             c.sliding_window or 0,
             c.norm_eps,
             qkv.data_ptr(),
@@ -97,8 +98,8 @@ class NativeOps:
             batch.starts.data_ptr(),
             q_norm,
             k_norm,
-            keys.data_ptr(),
-            values.data_ptr(),
+            kv[0].data_ptr(),
+            kv[1].data_ptr(),
             out.data_ptr(),
         )
         return out

@@ -30,18 +30,24 @@ class Ops(Protocol):
         """[T, 2 I] -> silu(gate) * up, [T, I]."""
         ...
 
-    def attend(
-        self, qkv: Tensor, batch: Batch, keys: Tensor, values: Tensor, norms: tuple[Tensor, Tensor] | None
-    ) -> Tensor:
-        """Rotates q and k, stores k and v of one layer's cache [kv_heads, tokens, D], returns [T, heads D]."""
+    def rope_tables(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """[positions, D / 2] float32 each -> the form in which a batch's rows of them suit ``attend``."""
+        ...
+
+    def attend(self, qkv: Tensor, batch: Batch, kv: Tensor, norms: tuple[Tensor, Tensor] | None) -> Tensor:
+        """Rotates q and k, stores k and v in one layer's cache [2, kv_heads, tokens, D], returns [T, heads D].
+
+        ``qkv`` is overwritten.
+        """
         ...
 
 
 class TorchOps:
     """Any device and dtype."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
         self.config = config
+        self.dtype = dtype
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(x, weight, bias)
@@ -58,23 +64,28 @@ class TorchOps:
         gate, up = gate_up.chunk(2, dim=-1)
         return F.silu(gate) * up
 
-    def attend(
-        self, qkv: Tensor, batch: Batch, keys: Tensor, values: Tensor, norms: tuple[Tensor, Tensor] | None
-    ) -> Tensor:
+    def rope_tables(self, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
+        """[positions, 1, D] in the compute dtype, the sign of the first half's sine folded in (see _rotate)."""
+        cos, sin = torch.cat((cos, cos), dim=-1), torch.cat((-sin, sin), dim=-1)
+        return cos.unsqueeze(1).to(self.dtype), sin.unsqueeze(1).to(self.dtype)
+
+    def attend(self, qkv: Tensor, batch: Batch, kv: Tensor, norms: tuple[Tensor, Tensor] | None) -> Tensor:
         c = self.config
         tokens = qkv.shape[0]
         heads = qkv.view(tokens, c.num_heads + 2 * c.num_kv_heads, c.head_dim)
-        q, k, v = torch.split(heads, [c.num_heads, c.num_kv_heads, c.num_kv_heads], dim=1)
         if norms is not None:
-            q, k = _rms_norm(q, norms[0], c.norm_eps), _rms_norm(k, norms[1], c.norm_eps)
-        q, k = _rotate(q, batch.cos, batch.sin), _rotate(k, batch.cos, batch.sin)
-        keys.index_copy_(1, batch.slots, k.transpose(0, 1))
-        values.index_copy_(1, batch.slots, v.transpose(0, 1))
-        out = torch.empty(tokens, c.num_heads, c.head_dim, dtype=qkv.dtype, device=qkv.device)
+            q, k = heads[:, : c.num_heads], heads[:, c.num_heads : c.num_heads + c.num_kv_heads]
+            q.copy_(_rms_norm(q, norms[0], c.norm_eps))
+            k.copy_(_rms_norm(k, norms[1], c.norm_eps))
+        _rotate(heads[:, : c.num_heads + c.num_kv_heads], batch.cos, batch.sin)
+        fresh = heads[:, c.num_heads :].view(tokens, 2, c.num_kv_heads, c.head_dim)
+        kv.index_copy_(2, batch.slots, fresh.permute(1, 2, 0, 3))
+        outs = []
         for at, count, start, past in batch.spans:
-            end = start + past + count
-            out[at : at + count] = self._attend_one(q[at : at + count], keys[:, start:end], values[:, start:end], past)
-        return out.view(tokens, c.num_heads * c.head_dim)
+            seen = slice(start, start + past + count)
+            outs.append(self._attend_one(heads[at : at + count, : c.num_heads], kv[0, :, seen], kv[1, :, seen], past))
+        out = outs[0] if len(outs) == 1 else torch.cat(outs)
+        return out.reshape(tokens, c.num_heads * c.head_dim)
 
     def _attend_one(self, q: Tensor, k: Tensor, v: Tensor, past: int) -> Tensor:
         """q [n, heads, D] over k, v [kv_heads, past + n, D]; query heads of a group are a batch over shared keys."""
@@ -85,14 +96,14 @@ class TorchOps:
         if n == 1:
             if window is not None and total > window:
                 k, v = k[:, -window:], v[:, -window:]
-            out = F.scaled_dot_product_attention(q.view(1, kv_heads, group, dim), k.unsqueeze(0), v.unsqueeze(0))
+            out = F.scaled_dot_product_attention(q.reshape(1, kv_heads, group, dim), k.unsqueeze(0), v.unsqueeze(0))
             return out.view(1, heads, dim)
         position = torch.arange(past, past + n, device=q.device).unsqueeze(1)
         key = torch.arange(total, device=q.device)
         mask = key <= position
         if window is not None:
             mask &= key > position - window
-        grouped = q.view(n, kv_heads, group, dim).permute(1, 2, 0, 3)
+        grouped = q.reshape(n, kv_heads, group, dim).permute(1, 2, 0, 3)
         shape = (kv_heads, group, total, dim)
         out = F.scaled_dot_product_attention(
             grouped, k.unsqueeze(1).expand(shape), v.unsqueeze(1).expand(shape), attn_mask=mask
@@ -105,8 +116,6 @@ def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     return F.rms_norm(x.float(), weight.shape, weight, eps).to(x.dtype)
 
 
-def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """x [T, heads, D], cos and sin [T, D / 2] float32; half-split pairs (d, d + D/2)."""
-    a, b = x.float().chunk(2, dim=-1)
-    c, s = cos.unsqueeze(1), sin.unsqueeze(1)
-    return torch.cat((a * c - b * s, b * c + a * s), dim=-1).to(x.dtype)
+def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> None:
+    """In place on x [T, heads, D]: pairs are (d, d + D/2), so the partner of every element is half a head away."""
+    torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, dims=-1), sin, out=x)

@@ -204,7 +204,11 @@ class Reader:
         if value in choices:
             return value
         near = _SYNONYMS.get(str(value).lower()) or nearest(str(value), map(str, choices))
-        hint = f"did you mean {near}?" if near in [str(choice) for choice in choices] else f"write one of {', '.join(map(str, choices))}"
+        hint = (
+            f"did you mean {near}?"
+            if near in [str(choice) for choice in choices]
+            else f"write one of {', '.join(map(str, choices))}"
+        )
         key = _key(where)
         raise self._refuse(f"{key} must be one of {', '.join(map(str, choices))}, not {described(node)}", where, hint)
 
