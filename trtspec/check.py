@@ -191,7 +191,7 @@ def _quantization(case: _Case) -> Iterator[Finding]:
                      if value in ("fp8", "int8")]  # fmt: skip
         if case.runtime == "reference" and quantized:
             dtype = "its own dtype" if headers is None else case.dtype(role, headers)
-            message = f"runtime reference computes in {dtype}: {' and '.join(quantized)} is not applied"
+            message = f"runtime reference computes in {dtype} and does not apply {' and '.join(quantized)}"
             hint = "nothing to do: it takes effect on the tensorrt and pytorch runtimes"
             yield found(case.spec, "warning", where, "not_quantized", message, hint)
         if wish.weights == "checkpoint" and headers is not None and headers.quantization is None:

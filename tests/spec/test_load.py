@@ -69,9 +69,7 @@ def test_default_limits_gate_serving_and_reference() -> None:
         probe=Probe(requests=10, every_requests=200, every_seconds=300),
         dwell_seconds=60,
         when_off="plain",
-        off_when=OffWhen(
-            batch_above=None, prompt_tokens_above=None, temperature_above=None, max_tokens_below=None
-        ),
+        off_when=OffWhen(batch_above=None, prompt_tokens_above=None, temperature_above=None, max_tokens_below=None),
     )
     assert spec.serving == Serving(host="127.0.0.1", http_port=8000, grpc_port=8001, metrics_port=8002)
     assert spec.reference == ReferenceOptions(threads=None, exact=False, compile="auto")

@@ -28,7 +28,7 @@ def conforms(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
     for word in ("anyOf", "oneOf"):
         if word in schema and not any(conforms(value, branch, root) for branch in schema[word]):
             return False
-    if "enum" in schema and value not in schema["enum"] or "const" in schema and value != schema["const"]:
+    if ("enum" in schema and value not in schema["enum"]) or ("const" in schema and value != schema["const"]):
         return False
     if "type" in schema and not _has_type(value, schema["type"]):
         return False
