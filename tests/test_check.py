@@ -141,6 +141,11 @@ def test_a02_a_shorter_vocabulary() -> None:
     assert one.message == f'id 58 is "{ALPHABET[58]}" in the target, no token in the draft; 2 ids differ'
 
 
+def test_a02_rows_are_not_called_padding_where_tokens_differ() -> None:
+    other = dataclasses.replace(with_config(DRAFT, vocab_size=62), vocabulary=Words(ALPHABET[::-1]))
+    assert codes(findings(PAIR, {**BOTH, "draft": other})) == [("error", "vocabulary")]
+
+
 def test_a02_every_draft_of_specinfer_is_compared() -> None:
     text = PLAIN + "speculation: {method: specinfer, drafts: [{model: ./a}, {model: ./b}]}\n"
     other = dataclasses.replace(DRAFT, vocabulary=Words(ALPHABET[::-1]))

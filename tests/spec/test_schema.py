@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 from collections.abc import Iterator
@@ -35,11 +36,10 @@ def conforms(value: Any, schema: dict[str, Any], root: dict[str, Any]) -> bool:
     if isinstance(value, dict):
         return _object_conforms(value, schema, root)
     if isinstance(value, list):
-        return len(value) >= schema.get("minItems", 0) and all(
-            conforms(item, schema.get("items", {}), root) for item in value
-        )
+        items = schema.get("items", {})
+        return len(value) >= schema.get("minItems", 0) and all(conforms(item, items, root) for item in value)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return schema.get("minimum", value) <= value <= schema.get("maximum", value)
+        return bool(schema.get("minimum", value) <= value <= schema.get("maximum", value))
     return True
 
 
@@ -66,9 +66,7 @@ def test_every_template_conforms(name: str) -> None:
     schema, document = spec_schema(), yaml.safe_load(template(name))
     assert conforms(document, schema, schema)
     if importlib.util.find_spec("jsonschema") is not None:
-        import jsonschema
-
-        jsonschema.Draft202012Validator(schema).validate(document)
+        importlib.import_module("jsonschema").Draft202012Validator(schema).validate(document)
 
 
 @pytest.mark.parametrize(
