@@ -205,6 +205,18 @@ def test_options_that_the_reference_runtime_lacks(key: str, value: str) -> None:
     assert one.message.endswith(f"nearest that does: {key}: null")
 
 
+def test_exact_is_refused_until_it_runs() -> None:
+    one = only(findings(PLAIN + "reference: {exact: true}\n"), "unsupported_option")
+    assert (one.severity, one.where, one.line) == ("error", "reference.exact", 4)
+    assert "dtype: float32" in one.message
+
+
+def test_kv_tokens_are_of_the_reference_runtime() -> None:
+    text = "name: demo\nruntime: tensorrt\nlimits: {kv_tokens: 9000}\ntarget: {model: ./t}\n"
+    machine = dataclasses.replace(MACHINE, gpus=(Card(),), accelerated=True)
+    assert codes(findings(text, {"target": TARGET}, machine)) == [("warning", "unused")]
+
+
 def test_an_unknown_release_is_one_finding_with_its_place() -> None:
     (one,) = findings('name: demo\nrelease: "1.2.3"\ntarget: {model: ./target}\n')
     assert (one.code, one.where, one.line) == ("unknown_release", "release", 2)

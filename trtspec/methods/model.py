@@ -46,7 +46,7 @@ def check_source(text: str) -> str:
     if "\0" in text:
         raise refused("", "a model's name cannot hold a NUL character", "remove it")
     if text.startswith("hf:"):
-        if not _HUB.fullmatch(text):
+        if not _HUB.fullmatch(text) or ".." in text or "--" in text:
             raise refused("", f'"{printable(text)}" is not a model of the hub', _HUB_HINT)
     elif text.startswith("pypi:"):
         wheel = _WHEEL.fullmatch(text)
@@ -56,6 +56,13 @@ def check_source(text: str) -> str:
     elif not _PATH.fullmatch(text):
         raise _refuse_bare(text)
     return text
+
+
+def check_revision(model: str, revision: str | None) -> None:
+    if revision is not None and not model.startswith("hf:"):
+        raise refused(
+            "revision", f"a revision is of a model on the hub, and {printable(model)} is none", "leave revision out"
+        )
 
 
 def _check_folder(text: str) -> str:
@@ -97,6 +104,11 @@ class Checkpoint(Frozen):
     tensor_parallel: int = Field(1, ge=1, description="GPUs that share each layer.")
     pipeline_parallel: int = Field(1, ge=1, description="GPUs that share the layers among them.")
 
+    @model_validator(mode="after")
+    def _revised(self) -> Checkpoint:
+        check_revision(self.model, self.revision)
+        return self
+
     @property
     def gpus(self) -> int:
         return self.tensor_parallel * self.pipeline_parallel
@@ -114,3 +126,8 @@ class Head(Frozen):
     @classmethod
     def _expand(cls, value: Any) -> Any:
         return {"model": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _revised(self) -> Head:
+        check_revision(self.model, self.revision)
+        return self
