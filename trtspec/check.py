@@ -94,14 +94,21 @@ def _refusal(case: _Case) -> str | None:
 
 
 def _options(case: _Case) -> Iterator[Finding]:
-    """The method's options that its runtime has not."""
-    method = case.spec.speculation
-    if case.runtime != "reference" or not isinstance(method, DraftTarget):
+    """What is written and the runtime has not."""
+    spec, method = case.spec, case.spec.speculation
+    if case.runtime != "reference":
+        if spec.limits.kv_tokens is not None:
+            message = f"kv_tokens is of the reference runtime: runtime {case.runtime} sizes its KV cache by gpu_memory"
+            yield found(spec, "warning", "limits.kv_tokens", "unused", message, "leave it out")
         return
-    for key, value in (("tree", method.tree), ("min_confidence", method.min_confidence)):
+    if spec.reference.exact:
+        message = "exact does not run on runtime reference yet; nearest that does: exact: false with dtype: float32"
+        yield found(spec, "error", "reference.exact", "unsupported_option", message)
+    options = {"tree": method.tree, "min_confidence": method.min_confidence} if isinstance(method, DraftTarget) else {}
+    for key, value in options.items():
         if value is not None:
             message = f"{key} of draft_target does not run on runtime reference; nearest that does: {key}: null"
-            yield found(case.spec, "error", f"speculation.{key}", "unsupported_option", message)
+            yield found(spec, "error", f"speculation.{key}", "unsupported_option", message)
 
 
 def _formats(case: _Case) -> Iterator[Finding]:
@@ -191,7 +198,7 @@ def _quantization(case: _Case) -> Iterator[Finding]:
                      if value in ("fp8", "int8")]  # fmt: skip
         if case.runtime == "reference" and quantized:
             dtype = "its own dtype" if headers is None else case.dtype(role, headers)
-            message = f"runtime reference computes in {dtype}: {' and '.join(quantized)} is not applied"
+            message = f"runtime reference computes in {dtype} and does not apply {' and '.join(quantized)}"
             hint = "nothing to do: it takes effect on the tensorrt and pytorch runtimes"
             yield found(case.spec, "warning", where, "not_quantized", message, hint)
         if wish.weights == "checkpoint" and headers is not None and headers.quantization is None:

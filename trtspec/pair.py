@@ -34,8 +34,8 @@ def difference(target: Vocabulary, draft: Vocabulary) -> Difference | None:
 
 def check_pair(spec: Spec, where: str, target: ModelFacts, draft: ModelFacts) -> Iterator[Finding]:
     """``where`` is the draft's dotted path."""
-    yield from _same_tokens(spec, where, target, draft)
-    yield from _same_rows(spec, where, target, draft)
+    different = list(_same_tokens(spec, where, target, draft))
+    yield from different or _same_rows(spec, where, target, draft)
     yield from _ratio(spec, where, target, draft)
 
 

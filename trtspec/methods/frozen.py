@@ -15,6 +15,15 @@ class Frozen(BaseModel):
     shorthand: ClassVar[str | None] = None  # the key that a bare word in this value's place stands for
 
 
+_CUT = 60  # characters of a user's text that a message repeats
+
+
+def printable(text: str) -> str:
+    """The user's text as one line of a message: control characters escaped, a long text cut."""
+    cut = text if len(text) <= _CUT else f"{text[:_CUT]}..."
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cut)
+
+
 def refused(key: str, message: str, hint: str = "") -> PydanticCustomError:
     """The error that a rule over several keys raises. ``key`` is the dotted path, below the model that checks, of the
     value to mend ("" for the model itself)."""

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from trtspec.methods.frozen import Frozen, refused
+from trtspec.methods.frozen import Frozen, printable, refused
 
 WeightsQuantization = Literal["none", "fp8", "int8", "checkpoint"]
 KvQuantization = Literal["none", "fp8", "int8"]
@@ -26,18 +26,19 @@ def _refuse_bare(text: str) -> Exception:
     elif "://" in text:
         hint = _HUB_HINT
     elif text.endswith(".gguf") or text.count("/") > 1:
-        hint = f"a path on disk starts with ./ or ../ or /, as ./{text}"
+        hint = f"a path on disk starts with ./ or ../ or /, as ./{printable(text)}"
     elif re.fullmatch(r"[\w.-]+/[\w.-]+", text):
         hint = f"write hf:{text} for the hub, or ./{text} for a folder on disk"
     else:
-        hint = f"write hf:ORG/{text or 'NAME'} for the hub, or ./{text or 'folder'} for a folder on disk"
-    return refused("", f'"{text}" does not say where the model is', hint)
+        name = printable(text)
+        hint = f"write hf:ORG/{name or 'NAME'} for the hub, or ./{name or 'folder'} for a folder on disk"
+    return refused("", f'"{printable(text)}" does not say where the model is', hint)
 
 
 def _check_inner(text: str, inner: str) -> None:
     parts = inner.split("/")
     if not inner.endswith(".gguf") or any(part in ("", ".", "..") for part in parts) or "\\" in inner:
-        raise refused("", f'"{text}" does not name a .gguf file inside the wheel', _WHEEL_HINT)
+        raise refused("", f'"{printable(text)}" does not name a .gguf file inside the wheel', _WHEEL_HINT)
 
 
 def check_source(text: str) -> str:
@@ -45,21 +46,28 @@ def check_source(text: str) -> str:
     if "\0" in text:
         raise refused("", "a model's name cannot hold a NUL character", "remove it")
     if text.startswith("hf:"):
-        if not _HUB.fullmatch(text):
-            raise refused("", f'"{text}" is not a model of the hub', _HUB_HINT)
+        if not _HUB.fullmatch(text) or ".." in text or "--" in text:
+            raise refused("", f'"{printable(text)}" is not a model of the hub', _HUB_HINT)
     elif text.startswith("pypi:"):
         wheel = _WHEEL.fullmatch(text)
         if wheel is None:
-            raise refused("", f'"{text}" is not a file in a wheel', _WHEEL_HINT)
+            raise refused("", f'"{printable(text)}" is not a file in a wheel', _WHEEL_HINT)
         _check_inner(text, wheel["inner"])
     elif not _PATH.fullmatch(text):
         raise _refuse_bare(text)
     return text
 
 
+def check_revision(model: str, revision: str | None) -> None:
+    if revision is not None and not model.startswith("hf:"):
+        raise refused(
+            "revision", f"a revision is of a model on the hub, and {printable(model)} is none", "leave revision out"
+        )
+
+
 def _check_folder(text: str) -> str:
     if "\0" in text or not _PATH.fullmatch(text):
-        raise refused("", f'"{text}" is not a folder on disk', "a path starts with ./ or ../ or /")
+        raise refused("", f'"{printable(text)}" is not a folder on disk', "a path starts with ./ or ../ or /")
     return text
 
 
@@ -96,6 +104,11 @@ class Checkpoint(Frozen):
     tensor_parallel: int = Field(1, ge=1, description="GPUs that share each layer.")
     pipeline_parallel: int = Field(1, ge=1, description="GPUs that share the layers among them.")
 
+    @model_validator(mode="after")
+    def _revised(self) -> Checkpoint:
+        check_revision(self.model, self.revision)
+        return self
+
     @property
     def gpus(self) -> int:
         return self.tensor_parallel * self.pipeline_parallel
@@ -113,3 +126,8 @@ class Head(Frozen):
     @classmethod
     def _expand(cls, value: Any) -> Any:
         return {"model": value} if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _revised(self) -> Head:
+        check_revision(self.model, self.revision)
+        return self

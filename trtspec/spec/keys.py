@@ -10,6 +10,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel
 
+from trtspec.methods.frozen import printable
 from trtspec.spec.model import Spec
 
 _BEAMS = frozenset({"max_beam_width", "beam_width", "num_beams", "best_of", "beam_search", "use_beam_search"})
@@ -58,6 +59,7 @@ class Advice:
 
     message: str
     hint: str
+    meant: str | None = None  # the legal key it was most likely meant to be
 
 
 def nearest(word: str, words: Iterable[str]) -> str | None:
@@ -80,7 +82,9 @@ def advise(key: str, section: str, legal: Mapping[str, Any], siblings: Mapping[s
             f"{inside} is not a key: the whole request is limited by limits.max_seq_len", _seq_len_hint(key, siblings)
         )
     place = f"of {section}" if section else "of a spec"
-    return Advice(f"{key} is not a key {place}", f"{_suggestion(key, section, legal)}legal keys: {', '.join(legal)}")
+    meant = _ELSEWHERE[key] if _ELSEWHERE.get(key) in legal else nearest(key, legal)
+    guess = f"did you mean {meant}? " if meant is not None else _home(key, section)
+    return Advice(f"{printable(key)} is not a key {place}", f"{guess}legal keys: {', '.join(legal)}", meant)
 
 
 def _seq_len_hint(key: str, siblings: Mapping[str, object]) -> str:
@@ -90,15 +94,11 @@ def _seq_len_hint(key: str, siblings: Mapping[str, object]) -> str:
     return f"write limits.max_seq_len, which is prompt and output together, and remove {key}"
 
 
-def _suggestion(key: str, section: str, legal: Mapping[str, Any]) -> str:
-    ours = _ELSEWHERE.get(key)
-    near = ours if ours in legal else nearest(key, legal)
-    if near is not None:
-        return f"did you mean {near}? "
-    homes = [home for home in _homes().get(ours or key, ()) if home != section]
-    if homes:
-        return f"{ours or key} is a key of {' and '.join(home or 'the top level' for home in homes[:3])}; "
-    return ""
+def _home(key: str, section: str) -> str:
+    """Where a key that is not legal here is."""
+    ours = _ELSEWHERE.get(key, key)
+    homes = [home or "the top level" for home in _homes().get(ours, ()) if home != section]
+    return f"{ours} is a key of {' and '.join(homes[:3])}; " if homes else ""
 
 
 @cache

@@ -14,7 +14,7 @@ from trtspec.errors import SpecError
 from trtspec.methods import METHODS
 from trtspec.spec.model import Spec
 from trtspec.spec.nodes import compose
-from trtspec.spec.reader import Mark, Reader
+from trtspec.spec.reader import Mark, Reader, last_key
 from trtspec.spec.source import read_text
 
 
@@ -64,15 +64,21 @@ def _in_order(errors: Iterable[SpecError]) -> tuple[SpecError, ...]:
 
 
 def _refusals(invalid: ValidationError, reader: Reader) -> list[SpecError]:
-    """The model's refusals, less those that only follow from a value that could not be read."""
+    """The model's refusals, less those that only follow from a value that could not be read or a misspelt key."""
     found = []
     unread = {error.where for error in reader.errors}
     for details in invalid.errors(include_url=False):
         where = _dotted(details)
-        follows = reader.errors and (details["type"] == "rule" or where in unread)
-        if not follows:
+        if reader.errors and (where in unread or _compares(details)):
+            continue
+        if not (details["type"] == "missing" and where in reader.meant):
             found.append(_refusal(details, where, reader.marks))
     return found
+
+
+def _compares(details: ErrorDetails) -> bool:
+    """Whether a rule looked at several keys, some of which may stand for values that could not be read."""
+    return details["type"] == "rule" and bool(details["ctx"]["key"])
 
 
 def _dotted(details: ErrorDetails) -> str:
@@ -106,7 +112,7 @@ _BOUNDS = {
 
 
 def _said(details: ErrorDetails, where: str) -> tuple[str, str | None]:
-    key = where.rsplit(".", 1)[-1]
+    key = last_key(where)
     kind, context, given = details["type"], details.get("ctx", {}), details["input"]
     if kind == "rule":
         return context["text"], context["hint"] or None
@@ -116,7 +122,7 @@ def _said(details: ErrorDetails, where: str) -> tuple[str, str | None]:
         name, words = _BOUNDS[kind]
         return f"{key} must be {words} {_number(context[name])}, not {_number(given)}", None
     if kind in ("string_too_short", "too_short"):
-        return f"{key} must not be empty", f"write a value, or leave {key} out"
+        return f"{key} must not be empty", "write at least one value" if kind == "too_short" else "write a value"
     return f"{key}: {details['msg']}", None
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, PrivateAttr, field_validator, model_validator
 
 from trtspec.methods import Speculation
-from trtspec.methods.frozen import Frozen, refused
+from trtspec.methods.frozen import Frozen, printable, refused
 from trtspec.methods.model import Checkpoint
 from trtspec.methods.none import NoSpeculation
 
@@ -25,11 +25,13 @@ _NAME_LIMIT = 200  # a folder's name takes 255 bytes, and the internal models ap
 
 def _check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
-        raise refused("", f'"{name}" cannot be a name', "use letters, digits, _ . and -, with a letter or digit first")
+        raise refused(
+            "", f'"{printable(name)}" cannot be a name', "use letters, digits, _ . and -, with a letter or digit first"
+        )
     if "__" in name or name.endswith("_") or name.endswith("_unary"):
         raise refused(
             "",
-            f'"{name}" cannot be a name: "__", a last "_" and a last "_unary" are kept for our own models',
+            f'"{printable(name)}" cannot be a name: "__", a last "_" and a last "_unary" are kept for our own models',
             "choose a name without them",
         )
     if len(name) > _NAME_LIMIT:
@@ -39,13 +41,15 @@ def _check_name(name: str) -> str:
 
 def _check_release(release: str) -> str:
     if not _RELEASE.fullmatch(release):
-        raise refused("", f'"{release}" is not a TensorRT-LLM release', 'write it as "1.2.1", "1.3" or "main"')
+        raise refused(
+            "", f'"{printable(release)}" is not a TensorRT-LLM release', 'write it as "1.2.1", "1.3" or "main"'
+        )
     return release
 
 
 def _check_host(host: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_.:\[\]-]+", host):
-        raise refused("", f'"{host}" is not a host', "write an address or a name, as 127.0.0.1")
+        raise refused("", f'"{printable(host)}" is not a host', "write an address or a name, as 127.0.0.1")
     return host
 
 
@@ -176,7 +180,8 @@ class Serving(Frozen):
         taken: dict[int, str] = {}
         for key, port in self.ports.items():
             if port in taken:
-                raise refused(key, f"{key} and {taken[port]} are both {port}", "give each its own port")
+                written, other = (key, taken[port]) if key in self.model_fields_set else (taken[port], key)
+                raise refused(written, f"{written} and {other} are both {port}", "give each its own port")
             taken[port] = key
         return self
 
@@ -220,7 +225,9 @@ class Spec(Frozen):
         for name in routes:
             if not _NAME.fullmatch(name) or len(name) > _NAME_LIMIT:
                 raise refused(
-                    name, f'"{name}" cannot be a route', "use letters, digits, _ . and -, with a letter or digit first"
+                    name,
+                    f'"{printable(name)}" cannot be a route',
+                    "use letters, digits, _ . and -, with a letter or digit first",
                 )
         return routes if "default" in routes else {"default": Route(), **routes}
 
@@ -233,7 +240,9 @@ class Spec(Frozen):
                     f"routes.{name}.max_draft_len",
                     f"route {name} asks for max_draft_len {route.max_draft_len}, and method {self.speculation.method} "
                     f"drafts at most {most}",
-                    f"write {most} or less for the route (0 is plain decoding), or a larger one for the method",
+                    f"write {most} or less for the route (0 is plain decoding), or a larger one for the method"
+                    if most
+                    else "leave it out of the route, or choose a method that drafts",
                 )
         return self
 

@@ -8,6 +8,7 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from trtspec.errors import SpecError
+from trtspec.methods.frozen import printable
 
 _DEEPEST = 40  # a spec nests six levels; beyond this the parser's own stack would be at risk
 _STANDARD = "tag:yaml.org,2002:"
@@ -18,6 +19,7 @@ _KNOWN_TAGS = frozenset(
 
 _TOO_DEEP = f"nested more than {_DEEPEST} levels deep"
 _UNCLOSED_QUOTE = "found unexpected end of stream"
+_UNCLOSED = (_UNCLOSED_QUOTE, "'<stream end>'")
 # what PyYAML says -> what we say and advise
 _PROBLEMS = {
     "character '\\t'": ("a tab stands where YAML wants spaces", "indent with spaces"),
@@ -69,7 +71,7 @@ def compose(text: str, name: str) -> MappingNode:
         )
     if not isinstance(root, MappingNode):
         raise SpecError(
-            f"the spec is {described(root)}, and must be keys with values",
+            f"the spec must be keys with values, not {described(root)}",
             code="not_a_mapping",
             where=name,
             **_at(root),
@@ -99,7 +101,7 @@ def _ill_formed(error: yaml.MarkedYAMLError, name: str) -> SpecError:
     whole = f"{error.context or ''} {problem}"
     known = next((said for theirs, said in _PROBLEMS.items() if theirs in whole), None)
     message, hint = known or (problem, "see the line for what does not fit YAML's rules")
-    opened = _UNCLOSED_QUOTE in whole  # then the end of the file, where it was noticed, tells nothing
+    opened = any(sign in whole for sign in _UNCLOSED)  # then the file's end, where it was noticed, tells nothing
     mark = (error.context_mark if opened else None) or error.problem_mark or error.context_mark
     return SpecError(
         f"not YAML: {message}",
@@ -112,15 +114,15 @@ def _ill_formed(error: yaml.MarkedYAMLError, name: str) -> SpecError:
 
 
 def described(node: Node) -> str:
-    """What was written, for a message: the text of a scalar (cut), or what kind of thing it is."""
+    """What was written, for a message: a scalar's text, in quotes where it was, or what kind of thing it is."""
     if isinstance(node, MappingNode):
         return "a mapping"
     if isinstance(node, SequenceNode):
         return "a list"
     if is_null(node):
         return "empty"
-    text = str(node.value)
-    return f'"{text}"' if len(text) <= 60 else f'"{text[:60]}..."'
+    text = printable(str(node.value))
+    return text if is_plain(node) else f'"{text}"'
 
 
 def is_plain(node: Node) -> bool:
@@ -154,7 +156,7 @@ class Pair:
 
     @property
     def name(self) -> str | None:
-        """The key's text; None when the key is no scalar."""
+        """The key's text; None when the key is no word."""
         return str(self.key.value) if isinstance(self.key, ScalarNode) else None
 
 
@@ -166,9 +168,14 @@ class MergeError(Exception):
         self.node = node
 
 
+def own_pairs(node: MappingNode) -> list[Pair]:
+    """The written pairs in order, without what ``<<`` adds."""
+    return [Pair(key, value) for key, value in node.value if not _is_merge(key)]
+
+
 def pairs(node: MappingNode) -> list[Pair]:
     """The written pairs in order, then those merged through ``<<`` that are not written here. Raises MergeError."""
-    own = [Pair(key, value) for key, value in node.value if not _is_merge(key)]
+    own = own_pairs(node)
     written = {pair.name for pair in own}
     merged: dict[str, Pair] = {}
     for source in _merged_mappings(node):

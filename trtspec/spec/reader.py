@@ -19,7 +19,7 @@ from trtspec.methods import LATER, METHODS
 from trtspec.methods.base import Method
 from trtspec.methods.frozen import Frozen
 from trtspec.spec.keys import advise, nearest
-from trtspec.spec.nodes import MergeError, Pair, described, foreign_tag, is_null, is_plain, kind, pairs
+from trtspec.spec.nodes import MergeError, Pair, described, foreign_tag, is_null, is_plain, kind, own_pairs, pairs
 
 Mark = tuple[int, int]
 _MOST_NODES = 20_000  # aliases may repeat a node, but not beyond what a hand writes
@@ -50,6 +50,7 @@ class Reader:
     def __init__(self) -> None:
         self.errors: list[SpecError] = []
         self.marks: dict[str, Mark] = {}
+        self.meant: set[str] = set()  # legal paths that a misspelt key was most likely meant to be
         self._nodes = 0
 
     def read(self, root: MappingNode, model: type[Frozen]) -> dict[str, Any]:
@@ -80,6 +81,8 @@ class Reader:
         self, key: str, pair: Pair, where: str, legal: Mapping[str, Any], written: Mapping[str, Pair]
     ) -> None:
         advice = advise(key, where, legal, {name: _plain_number(other.value) for name, other in written.items()})
+        if advice.meant is not None:
+            self.meant.add(_join(where, advice.meant))
         self._note(advice.message, _join(where, key), _mark(pair.key), advice.hint, code="unknown_key")
 
     def _pairs(self, node: MappingNode, where: str) -> dict[str, Pair]:
@@ -88,7 +91,7 @@ class Reader:
             everything = pairs(node)
         except MergeError as error:
             self._note(str(error), where, _mark(error.node), "write the keys out", code="yaml")
-            return {}
+            everything = own_pairs(node)
         found: dict[str, Pair] = {}
         for pair in everything:
             name = pair.name
@@ -123,12 +126,8 @@ class Reader:
     def _value(self, node: Node, annotation: Any, where: str) -> Any:
         self._nodes += 1
         if self._nodes > _MOST_NODES:
-            raise SpecError(
-                f"more than {_MOST_NODES} values",
-                code="yaml",
-                where=where,
-                hint="do aliases (*name) repeat each other?",
-            )
+            self._refuse(f"more than {_MOST_NODES} values", where, "do aliases (*name) repeat each other?", "yaml")
+            raise self.errors[-1]  # nothing more is read
         tag = foreign_tag(node)
         if tag is not None:
             raise self._refuse(f"the tag {tag} is not read in a spec", where, "write the plain value", code="yaml")
@@ -158,9 +157,9 @@ class Reader:
         if isinstance(node, ScalarNode) and wanted.shorthand is not None:
             return self._text(node, where)
         if not isinstance(node, MappingNode):
+            key = _key_for(node, wanted)
             hint = f"its keys are {', '.join(wanted.model_fields)}"
-            if isinstance(node, ScalarNode) and "model" in wanted.model_fields:
-                hint = f"write {_key(where)}: {{model: {node.value}}}"
+            hint = hint if key is None else f"write {last_key(where)}: {{{key}: {described(node)}}}"
             raise self._mistyped(node, where, "a mapping of keys", hint)
         return self._model(node, wanted, where)
 
@@ -209,7 +208,7 @@ class Reader:
             if near in [str(choice) for choice in choices]
             else f"write one of {', '.join(map(str, choices))}"
         )
-        key = _key(where)
+        key = last_key(where)
         raise self._refuse(f"{key} must be one of {', '.join(map(str, choices))}, not {described(node)}", where, hint)
 
     def _word(self, node: Node, where: str) -> str:
@@ -224,9 +223,10 @@ class Reader:
             return text
         names = {"int": "a number", "float": "a number", "bool": "true or false"}
         raise self._refuse(
-            f"{_key(where)} must be a text, and YAML reads {text} as {names.get(kind(node), kind(node))}",
+            f"{last_key(where)} must be a text, and YAML reads {text} as {names.get(kind(node), kind(node))}",
             where,
             f'put it in quotes: "{text}"',
+            "wrong_type",
         )
 
     def _switch(self, node: Node, where: str) -> bool:
@@ -239,7 +239,7 @@ class Reader:
         if not (is_plain(node) and _WHOLE.fullmatch(text)):
             raise self._mistyped(node, where, "a whole number", _whole_hint(text))
         if len(text) > 18:
-            raise self._refuse(f"{_key(where)} is too large: {described(node)}", where, "write a smaller one")
+            raise self._refuse(f"{last_key(where)} is too large: {described(node)}", where, "write a smaller one")
         return int(text)
 
     def _number(self, node: Node, where: str) -> float:
@@ -248,13 +248,15 @@ class Reader:
             raise self._mistyped(node, where, "a number", _number_hint(text))
         value = float(text)
         if not math.isfinite(value):
-            raise self._refuse(f"{_key(where)} is too large: {described(node)}", where, "write a smaller one")
+            raise self._refuse(f"{last_key(where)} is too large: {described(node)}", where, "write a smaller one")
         return value
 
     # --- faults
 
     def _mistyped(self, node: Node, where: str, wanted: str, hint: str) -> _Unread:
-        return self._refuse(f"{_key(where)} must be {wanted}, not {described(node)}", where, hint, code="wrong_type")
+        return self._refuse(
+            f"{last_key(where)} must be {wanted}, not {described(node)}", where, hint, code="wrong_type"
+        )
 
     def _refuse(self, message: str, where: str, hint: str, code: str = "wrong_value") -> _Unread:
         self._note(message, where, self.marks[where], hint, code)
@@ -270,7 +272,7 @@ def _join(where: str, key: str) -> str:
     return f"{where}.{key}" if where else key
 
 
-def _key(where: str) -> str:
+def last_key(where: str) -> str:
     """The last key of a path, with the indices that follow it."""
     parts = where.split(".")
     last = max(index for index, part in enumerate(parts) if index == 0 or not part.isdigit())
@@ -297,6 +299,16 @@ def _members(annotation: Any) -> tuple[Any, ...]:
     return (annotation,)
 
 
+def _key_for(node: Node, section: type[BaseModel]) -> str | None:
+    """The key that a bare word in a section's place was most likely meant for."""
+    if not isinstance(node, ScalarNode):
+        return None
+    if "model" in section.model_fields:
+        return "model"
+    choices = ((key, get_args(field.annotation)) for key, field in section.model_fields.items())
+    return next((key for key, words in choices if node.value in words), None)
+
+
 def _plain_number(node: Node) -> object:
     text = str(node.value) if isinstance(node, ScalarNode) else ""
     return int(text) if len(text) <= 18 and _WHOLE.fullmatch(text) else text
@@ -305,6 +317,8 @@ def _plain_number(node: Node) -> object:
 def _whole_hint(text: str) -> str:
     """Advice for a count that is written as something else: 1e3, 8.0, 1_000, "8"."""
     plain = text.replace("_", "").replace(",", "")
+    if re.match("0[0-9]", plain):
+        return "write it without the leading zero"
     if _NUMBER.fullmatch(plain) and len(plain) < 40 and math.isfinite(float(plain)) and float(plain).is_integer():
         return f"write {int(float(plain))}, in plain digits and without quotes"
     return "write it in plain digits, as 8192"
@@ -316,4 +330,4 @@ def _number_hint(text: str) -> str:
         return f"write {float(percent) / 100:g}"
     if _NUMBER.fullmatch(text):
         return f"write {text}, without quotes"
-    return "write it as 0.4"
+    return "write a plain number, as 0.4"
