@@ -16,13 +16,13 @@ from trtspec.checkpoints import sources
 from trtspec.errors import BuildError, StoreError, TrtspecError
 from trtspec.inventory import cache_folder, look, look_at
 from trtspec.known import Known, models_of
-from trtspec.machine import disk_free_bytes, fingerprint_of_compiler, read_machine
+from trtspec.machine import compiler_fingerprint, disk_free_bytes, read_machine
 from trtspec.memory import human_bytes
 from trtspec.plan import Plan, plan
 from trtspec.runtime import kernels
 from trtspec.spec.model import Spec
-from trtspec.steps import Compiler, Places, Step
-from trtspec.store import Artifact, Say, Store
+from trtspec.steps import Compiler, Places, Step, content_key
+from trtspec.store import Artifact, Say, Store, sha256
 from trtspec.trtllm.releases import Runtime, find, resolve_runtime
 
 __all__ = ["Artifact", "Artifacts", "Store", "building", "built", "ensure", "plan_of"]
@@ -128,7 +128,9 @@ def _compiler(spec: Spec, machine: MachineFacts) -> Compiler | None:
                 hint="install g++ or clang++, or write auto: torch's own kernels are used then",
             )
         return None
-    return Compiler(lambda out: kernels.compile_argv(path, out), fingerprint_of_compiler(path, kernels.SOURCE))
+    flags = kernels.compile_argv("", "")[:-1]  # without the source's own place
+    parts = {"flags": flags, "source": sha256(kernels.SOURCE), "compiler": compiler_fingerprint(path)}
+    return Compiler(lambda out: kernels.compile_argv(path, out), content_key(parts))
 
 
 def _fetched(spec: Spec, store: Store, say: Say) -> dict[str, Known | None]:

@@ -32,7 +32,7 @@ class Compiler:
     """How the native kernels are compiled: ``argv`` for a library of a given name, and what its result depends on."""
 
     argv: Callable[[str], list[str]]
-    fingerprint: str  # of the source, the compiler's version and the CPU
+    fingerprint: str  # of the source, the flags, the compiler's version and the CPU
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,12 @@ def _stored(
     settings: Mapping[str, Any] | None = None,
     folder_kind: str | None = None,
     optional: bool = False,
+    argv_counts: bool = True,
 ) -> Step:
     """A step whose output is kept under its key: ``parts`` (None: not known yet), kind and argv, without the folders
     that inputs and outputs happen to lie in. Roles like ``drafts.0`` become one word in the folder's name."""
-    key = None if parts is None else content_key({"kind": kind, "argv": argv("", ""), **parts})
+    called = argv("", "") if argv_counts else []
+    key = None if parts is None else content_key({"kind": kind, "argv": called, **parts})
     name = f"{role.replace('.', '')}-{folder_kind or kind}-{PENDING if key is None else key[:16]}"
     output = job.places.engines / name
     return Step(
@@ -190,6 +192,7 @@ def kernels_step(job: Job, compiler: Compiler) -> Step:
         parts={"from": compiler.fingerprint},
         argv=lambda source, output: compiler.argv(f"{output}/{KERNELS_LIBRARY}"),
         optional=job.spec.reference.compile == "auto",
+        argv_counts=False,  # it names where our own source lies; its flags are in the fingerprint
     )
 
 
