@@ -324,6 +324,8 @@ def _settings_step(job: Job, folders: Mapping[str, str], keys: Mapping[str, Any]
 
 
 def repository_step(job: Job, steps: Sequence[Step]) -> Step:
-    inputs = tuple(str(step.output) for step in steps if step.kind in STORED)
+    """Made of each role's last output."""
+    last = {step.role: str(step.output) for step in steps if step.kind in STORED}
+    inputs = tuple(last.values())
     output = job.places.model_repo / job.spec.name
     return Step(id="repository", role="repository", kind="repository", output=output, inputs=inputs)
