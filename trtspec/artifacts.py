@@ -25,7 +25,7 @@ from trtspec.steps import Compiler, Places, Step, content_key
 from trtspec.store import Artifact, Say, Store, sha256
 from trtspec.trtllm.releases import Runtime, find, resolve_runtime
 
-__all__ = ["Artifact", "Artifacts", "Store", "building", "built", "ensure", "plan_of"]
+__all__ = ["Artifact", "Artifacts", "Store", "building", "built", "ensure", "plan_of", "wanted_of"]
 
 Advance = Callable[[str, int, int], None]  # a label, bytes done, bytes in all
 Artifacts = Mapping[str, Artifact]  # by role; a TensorRT-LLM role's last step
@@ -236,7 +236,7 @@ def _record_path(spec: Spec, store: Store) -> Path:
     return store.root / ".builds" / f"{spec.name}.json"
 
 
-def _wanted(spec: Spec) -> dict[str, Any]:
+def wanted_of(spec: Spec) -> dict[str, Any]:
     """What of a spec decides its artifacts, apart from the content of its models."""
     return {
         "models": {role: [model.model_dump(mode="json"), str(spec.folder)] for role, model in models_of(spec).items()},
@@ -251,7 +251,7 @@ def _record(spec: Spec, store: Store, artifacts: Artifacts) -> None:
     path.parent.mkdir(exist_ok=True)
     found = {role: {"folder": artifact.path.name, "key": artifact.key} for role, artifact in artifacts.items()}
     staged = path.with_suffix(".new")
-    staged.write_text(json.dumps({"wanted": _wanted(spec), "artifacts": found}, indent=2), encoding="utf-8")
+    staged.write_text(json.dumps({"wanted": wanted_of(spec), "artifacts": found}, indent=2), encoding="utf-8")
     staged.replace(path)
 
 
@@ -260,7 +260,7 @@ def _recorded(spec: Spec, store: Store) -> Artifacts:
         record = json.loads(_record_path(spec, store).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise _not_built(spec, "target", store) from None
-    if record.get("wanted") != _wanted(spec):
+    if record.get("wanted") != wanted_of(spec):
         raise _not_built(spec, "target", store)
     artifacts = {}
     for role, entry in record["artifacts"].items():
