@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests import toys
-from trtspec.artifacts import Artifacts, building, built, ensure, plan_of, wanted_of
-from trtspec.errors import BuildError, SpecError, TrtspecError
+from trtspec.artifacts import Artifacts, building, built, ensure, plan_of, refuse_early, wanted_of
+from trtspec.errors import BuildError, SpecError, StoreError, TrtspecError
 from trtspec.spec.load import parse_spec
 from trtspec.spec.model import Spec
+from trtspec.store import Store
 
 PAIR = """
 name: toy
@@ -64,7 +66,26 @@ def test_a_pair_is_packed_once(folder: Path) -> None:
     for artifact in first.values():
         assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in artifact.path.iterdir()}
         assert artifact.manifest["source"]["files"]["model.safetensors"]
-    assert "pack-target: already built" in said
+    assert [line for line in said if "done in" in line] == said[1::2] and len(said) == 4
+
+
+def test_a_complete_store_is_only_looked_at(folder: Path) -> None:
+    """As in an image whose folders cannot be written: neither lock nor log is touched."""
+    ensure(_spec(folder), folder / "engines", print)
+    (folder / "engines" / ".lock").unlink()
+    again = ensure(_spec(folder), folder / "engines", print)
+    assert all(artifact.cached for artifact in again.values())
+    assert not (folder / "engines" / ".lock").exists()
+
+
+def test_a_build_that_cannot_fit_is_refused_before_work(folder: Path) -> None:
+    store, planned = Store(folder), plan_of(_spec(folder), folder / "engines")
+    refuse_early(planned, store)
+    huge = dataclasses.replace(planned.steps[0], disk_bytes=1 << 60)
+    with pytest.raises(StoreError, match="the build writes") as caught:
+        refuse_early(dataclasses.replace(planned, steps=(huge,)), store)
+    assert caught.value.code == "disk_full"
+    refuse_early(dataclasses.replace(planned, steps=(dataclasses.replace(huge, cached=True),)), store)
 
 
 def test_a_plan_after_a_build_is_cached(folder: Path) -> None:

@@ -98,14 +98,15 @@ def test_a_damaged_artifact_is_set_aside_and_built_again(tmp_path: Path, harm: o
     assert (tmp_path / ".damaged" / made.path.name).is_dir()
 
 
-def test_a_failed_step_leaves_nothing_and_its_error_passes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("error", [BuildError("compiler says no"), KeyboardInterrupt("compiler says no")])
+def test_a_failed_step_leaves_nothing_and_its_error_passes(tmp_path: Path, error: BaseException) -> None:
     store = Store(tmp_path)
 
     def fail(step: Step, folder: Path, log: Path) -> None:
         (folder / "half").write_text("half")
-        raise BuildError("compiler says no")
+        raise error
 
-    with store.lock(print), pytest.raises(BuildError, match="compiler says no"):
+    with store.lock(print), pytest.raises(type(error), match="compiler says no"):
         store.make(_step(tmp_path), fail, print)
     assert list((tmp_path / ".staging").iterdir()) == []
     assert not _step(tmp_path).output.exists()

@@ -50,15 +50,12 @@ def look_at(spec: Spec, role: str, model: Checkpoint, cache: Path, *, hash_all: 
 def _known(spec: Spec, model: Checkpoint, path: Path, cache: Path, *, hash_all: bool) -> Known:
     facts = read_facts(path)
     tokenizer = None if model.tokenizer is None else spec.folder / model.tokenizer
-    files: Mapping[str, str] = {}
     commit = _commit(path) if model.model.startswith("hf:") else None
-    if model.model.startswith("pypi:"):
-        content: object = model.model
-    elif commit is not None:
-        content = f"{model.model}@{commit}"
-    else:
-        files = _fingerprint(path, cache, hash_all=hash_all)
-        content = dict(files) or None
+    local = commit is None and not model.model.startswith("pypi:")
+    files = _fingerprint(path, cache, hash_all=hash_all) if local or hash_all else {}
+    content: object = dict(files) or None
+    if not local:  # a commit, or a file of one version's wheel, names its content
+        content = model.model if commit is None else f"{model.model}@{commit}"
     words = {} if tokenizer is None else _fingerprint(tokenizer, cache, hash_all=True)
     return Known(
         path=path,

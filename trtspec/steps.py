@@ -21,6 +21,7 @@ from trtspec.trtllm.releases import Release
 
 STORE_FORMAT = 1  # raised when what a step writes changes: everything is built anew
 PENDING = "pending"  # in a folder's name, until its key is known
+KERNELS = "kernels"  # the role of the native CPU kernels
 KERNELS_LIBRARY = "kernels.so"
 
 Kind = Literal["fetch", "pack", "quantize", "convert", "compile", "settings", "repository"]
@@ -185,7 +186,7 @@ def _pack_step(job: Job, role: str, model: Checkpoint) -> Step:
 def kernels_step(job: Job, compiler: Compiler) -> Step:
     return _stored(
         job,
-        "kernels",
+        KERNELS,
         "compile",
         id="compile-kernels",
         source="",
