@@ -16,16 +16,16 @@ from trtspec.checkpoints import sources
 from trtspec.errors import BuildError, StoreError, TrtspecError
 from trtspec.inventory import cache_folder, look, look_at
 from trtspec.known import Known, models_of
-from trtspec.machine import disk_free_bytes, fingerprint_of_compiler, read_machine
+from trtspec.machine import compiler_fingerprint, disk_free_bytes, read_machine
 from trtspec.memory import human_bytes
 from trtspec.plan import Plan, plan
 from trtspec.runtime import kernels
 from trtspec.spec.model import Spec
-from trtspec.steps import Compiler, Places, Step
-from trtspec.store import Artifact, Say, Store
+from trtspec.steps import KERNELS, Compiler, Places, Step, content_key
+from trtspec.store import Artifact, Say, Store, sha256
 from trtspec.trtllm.releases import Runtime, find, resolve_runtime
 
-__all__ = ["Artifact", "Artifacts", "Store", "building", "built", "ensure", "plan_of"]
+__all__ = ["Artifact", "Artifacts", "Store", "building", "built", "ensure", "plan_of", "refuse_early", "wanted_of"]
 
 Advance = Callable[[str, int, int], None]  # a label, bytes done, bytes in all
 Artifacts = Mapping[str, Artifact]  # by role; a TensorRT-LLM role's last step
@@ -70,7 +70,13 @@ def plan_of(
 
 
 def ensure(spec: Spec, engines: Path, say: Say, *, advance: Advance | None = None) -> Artifacts:
-    """All that the spec needs, built where it is missing. ``say`` is told what happens, one line at a time."""
+    """All that the spec needs, built where it is missing. ``say`` is told what happens, one line at a time.
+
+    What is all there is only looked at, so that a store that cannot be written serves too.
+    """
+    found = _look_up(spec, engines)
+    if found and all(artifact is not None for artifact in found.values()):
+        return {role: artifact for role, artifact in found.items() if artifact is not None}
     with building(spec, engines, say, advance=advance) as (_, artifacts):
         return artifacts
 
@@ -89,7 +95,7 @@ def building(
     with store.lock(say):
         known = _fetched(spec, store, say)
         planned = plan_of(spec, engines, model_repo, known=known)
-        _refuse_early(planned, store)
+        refuse_early(planned, store)
         artifacts: dict[str, Artifact] = {}
         for step in planned.stored:
             artifact = _made(step, store, known.get(step.role), say, advance or _unwatched)
@@ -101,18 +107,22 @@ def building(
 
 def built(spec: Spec, engines: Path) -> Artifacts:
     """What ``ensure`` would return, when it is all there. Raises BuildError that names ``trtspec build``."""
-    store = Store(engines.absolute())
+    found = _look_up(spec, engines)
+    if found is None:
+        return _recorded(spec, Store(engines.absolute()))
+    for role, artifact in found.items():
+        if artifact is None and not (role == KERNELS and spec.reference.compile == "auto"):
+            raise _not_built(spec, role, Store(engines.absolute()))
+    return {role: artifact for role, artifact in found.items() if artifact is not None}
+
+
+def _look_up(spec: Spec, engines: Path) -> dict[str, Artifact | None] | None:
+    """Role -> its artifact, None where it is missing. None for all where a model's content is not known."""
     known = look(spec)
     if any(here is None or here.identity is None for here in known.values()):
-        return _recorded(spec, store)
-    artifacts: dict[str, Artifact] = {}
-    for step in plan_of(spec, engines, known=known).stored:
-        found = store.find(step)
-        if found is not None:
-            artifacts[step.role] = found
-        elif not step.optional:
-            raise _not_built(spec, step.role, store)
-    return artifacts
+        return None
+    store = Store(engines.absolute())
+    return {step.role: store.find(step) for step in plan_of(spec, engines, known=known).stored}
 
 
 def _compiler(spec: Spec, machine: MachineFacts) -> Compiler | None:
@@ -128,7 +138,9 @@ def _compiler(spec: Spec, machine: MachineFacts) -> Compiler | None:
                 hint="install g++ or clang++, or write auto: torch's own kernels are used then",
             )
         return None
-    return Compiler(lambda out: kernels.compile_argv(path, out), fingerprint_of_compiler(path, kernels.SOURCE))
+    flags = kernels.compile_argv("", "")[:-1]  # without the source's own place
+    parts = {"flags": flags, "source": sha256(kernels.SOURCE), "compiler": compiler_fingerprint(path)}
+    return Compiler(lambda out: kernels.compile_argv(path, out), content_key(parts))
 
 
 def _fetched(spec: Spec, store: Store, say: Say) -> dict[str, Known | None]:
@@ -143,7 +155,7 @@ def _fetched(spec: Spec, store: Store, say: Say) -> dict[str, Known | None]:
     return known
 
 
-def _refuse_early(planned: Plan, store: Store) -> None:
+def refuse_early(planned: Plan, store: Store) -> None:
     """What would fail for sure fails before any work."""
     if planned.runtime != "reference":
         raise BuildError(
@@ -234,7 +246,7 @@ def _record_path(spec: Spec, store: Store) -> Path:
     return store.root / ".builds" / f"{spec.name}.json"
 
 
-def _wanted(spec: Spec) -> dict[str, Any]:
+def wanted_of(spec: Spec) -> dict[str, Any]:
     """What of a spec decides its artifacts, apart from the content of its models."""
     return {
         "models": {role: [model.model_dump(mode="json"), str(spec.folder)] for role, model in models_of(spec).items()},
@@ -249,7 +261,7 @@ def _record(spec: Spec, store: Store, artifacts: Artifacts) -> None:
     path.parent.mkdir(exist_ok=True)
     found = {role: {"folder": artifact.path.name, "key": artifact.key} for role, artifact in artifacts.items()}
     staged = path.with_suffix(".new")
-    staged.write_text(json.dumps({"wanted": _wanted(spec), "artifacts": found}, indent=2), encoding="utf-8")
+    staged.write_text(json.dumps({"wanted": wanted_of(spec), "artifacts": found}, indent=2), encoding="utf-8")
     staged.replace(path)
 
 
@@ -258,7 +270,7 @@ def _recorded(spec: Spec, store: Store) -> Artifacts:
         record = json.loads(_record_path(spec, store).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         raise _not_built(spec, "target", store) from None
-    if record.get("wanted") != _wanted(spec):
+    if record.get("wanted") != wanted_of(spec):
         raise _not_built(spec, "target", store)
     artifacts = {}
     for role, entry in record["artifacts"].items():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from trtspec.checkpoints import sources
 from trtspec.checkpoints.facts import read_facts
+from trtspec.checkpoints.fingerprint import write_atomically
 from trtspec.errors import TrtspecError
 from trtspec.known import Known, models_of, spec_path
 from trtspec.methods.model import Checkpoint
@@ -48,15 +50,12 @@ def look_at(spec: Spec, role: str, model: Checkpoint, cache: Path, *, hash_all: 
 def _known(spec: Spec, model: Checkpoint, path: Path, cache: Path, *, hash_all: bool) -> Known:
     facts = read_facts(path)
     tokenizer = None if model.tokenizer is None else spec.folder / model.tokenizer
-    files: Mapping[str, str] = {}
     commit = _commit(path) if model.model.startswith("hf:") else None
-    if model.model.startswith("pypi:"):
-        content: object = model.model
-    elif commit is not None:
-        content = f"{model.model}@{commit}"
-    else:
-        files = _fingerprint(path, cache, hash_all=hash_all)
-        content = dict(files) or None
+    local = commit is None and not model.model.startswith("pypi:")
+    files = _fingerprint(path, cache, hash_all=hash_all) if local or hash_all else {}
+    content: object = dict(files) or None
+    if not local:  # a commit, or a file of one version's wheel, names its content
+        content = model.model if commit is None else f"{model.model}@{commit}"
     words = {} if tokenizer is None else _fingerprint(tokenizer, cache, hash_all=True)
     return Known(
         path=path,
@@ -69,14 +68,24 @@ def _known(spec: Spec, model: Checkpoint, path: Path, cache: Path, *, hash_all: 
 
 
 def _fingerprint(path: Path, cache: Path, *, hash_all: bool) -> Mapping[str, str]:
-    if not hash_all and _size(path) > HASHED_AT_ONCE:
+    """Empty when it would take long: a large model is hashed by a build, and is known from then on."""
+    files = [file for file in (sorted(path.iterdir()) if path.is_dir() else [path]) if file.is_file()]
+    state = {file.name: [file.stat().st_size, file.stat().st_mtime_ns] for file in files}
+    small = sum(size for size, _ in state.values()) <= HASHED_AT_ONCE
+    note = cache / "hashed" / f"{content_key({'path': str(path)})[:32]}.json"
+    if not (hash_all or small or _remembered(note) == state):
         return {}
-    return sources.fingerprint(path, cache)
+    found = sources.fingerprint(path, cache)
+    if not small:
+        write_atomically(note, json.dumps(state))
+    return found
 
 
-def _size(path: Path) -> int:
-    files = path.iterdir() if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files if file.is_file())
+def _remembered(note: Path) -> object:
+    try:
+        return json.loads(note.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
 
 
 def _commit(path: Path) -> str | None:

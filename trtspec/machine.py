@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import importlib.util
 import os
@@ -61,11 +60,11 @@ def cpu_flags() -> frozenset[str]:
 
 def memory_bytes() -> int | None:
     """Of the machine, or of the control group that holds us when that is less."""
-    return _least(_meminfo("MemTotal") or _physical(), _first_number(_CGROUP_LIMITS))
+    return _least(_meminfo("MemTotal") or _physical(), first_number(_CGROUP_LIMITS))
 
 
 def memory_free_bytes() -> int | None:
-    limit, used = _first_number(_CGROUP_LIMITS), _first_number(_CGROUP_USAGE)
+    limit, used = first_number(_CGROUP_LIMITS), first_number(_CGROUP_USAGE)
     left = None if limit is None or used is None else max(0, limit - used)
     return _least(_meminfo("MemAvailable") or _physical(), left)
 
@@ -103,13 +102,9 @@ def output_of(argv: Sequence[str], timeout: float = 20.0) -> list[str]:
         return done.tail(200)[1:] if done.ok else []
 
 
-def fingerprint_of_compiler(path: str, source: Path) -> str:
-    """Of all that a library compiled here from ``source`` depends on: with -march=native also the CPU."""
-    digest = hashlib.sha256(source.read_bytes())
-    digest.update("\n".join(output_of([path, "--version"])).encode())
-    digest.update(" ".join(sorted(cpu_flags())).encode())
-    digest.update(platform.machine().encode())
-    return digest.hexdigest()
+def compiler_fingerprint(path: str) -> str:
+    """Of the compiler's version and, because of -march=native, the CPU."""
+    return "\n".join([*output_of([path, "--version"]), platform.machine(), *sorted(cpu_flags())])
 
 
 def libpython() -> Path | None:
@@ -170,7 +165,7 @@ def _physical() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
-def _first_number(paths: Sequence[str]) -> int | None:
+def first_number(paths: Sequence[str]) -> int | None:
     """Of the first file that holds one; "max" and the kernel's huge default mean no limit."""
     for path in paths:
         text = "".join(_lines(Path(path))).strip()

@@ -106,8 +106,10 @@ def _kv_tokens(
 ) -> int | None:
     limits, gpu = limits_of(spec, here["target"].facts), spec.limits.gpu_memory
     if runtime == "reference":
-        if spec.limits.kv_tokens is not None or memory_bytes is None:
-            return spec.limits.kv_tokens
+        if spec.limits.kv_tokens is not None:
+            return max(spec.limits.kv_tokens, limits.max_seq_len)
+        if memory_bytes is None:
+            return None
         fits = shared_kv_tokens(memory_bytes // 2, {role: size.per_token for role, size in sizes.items()})
         return max(limits.max_seq_len, min(fits, limits.max_batch_size * limits.max_seq_len))
     total = gpu.total_bytes or memory_bytes

@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Protocol
 
 from trtspec.errors import UserError
 
@@ -41,20 +40,6 @@ class Completed:
 
     def tail(self, lines: int = 20) -> list[str]:
         return last_lines(self.log, lines)
-
-
-class Runner(Protocol):
-    """The shape of ``run``, for code that is handed one."""
-
-    def __call__(
-        self,
-        argv: Sequence[str],
-        *,
-        cwd: Path | None = None,
-        env: Mapping[str, str] | None = None,
-        log: Path,
-        timeout: float | None = None,
-    ) -> Completed: ...
 
 
 def run(
@@ -229,11 +214,16 @@ def _wait(process: Process, interrupted: Sequence[int], deadline: float | None) 
 
 
 def _end(pid: int, tree: str | None, timeout: float, reap: Callable[[], object]) -> None:
+    if pid <= 1:
+        raise ValueError(f"process {pid} is not one of ours")
     deadline = time.monotonic() + timeout
     _signal(_members(pid, tree), signal.SIGTERM)
     while left := _left(pid, tree, reap):
-        if time.monotonic() > deadline:
+        late = time.monotonic() - deadline
+        if late > 0:
             _signal(left, signal.SIGKILL)
+        if late > GRACE_SECONDS:
+            raise TimeoutError(f"processes {sorted(left)} do not end, even killed")
         time.sleep(0.02)
 
 

@@ -21,6 +21,7 @@ from trtspec.trtllm.releases import Release
 
 STORE_FORMAT = 1  # raised when what a step writes changes: everything is built anew
 PENDING = "pending"  # in a folder's name, until its key is known
+KERNELS = "kernels"  # the role of the native CPU kernels
 KERNELS_LIBRARY = "kernels.so"
 
 Kind = Literal["fetch", "pack", "quantize", "convert", "compile", "settings", "repository"]
@@ -32,7 +33,7 @@ class Compiler:
     """How the native kernels are compiled: ``argv`` for a library of a given name, and what its result depends on."""
 
     argv: Callable[[str], list[str]]
-    fingerprint: str  # of the source, the compiler's version and the CPU
+    fingerprint: str  # of the source, the flags, the compiler's version and the CPU
 
 
 @dataclass(frozen=True)
@@ -111,10 +112,12 @@ def _stored(
     settings: Mapping[str, Any] | None = None,
     folder_kind: str | None = None,
     optional: bool = False,
+    argv_counts: bool = True,
 ) -> Step:
     """A step whose output is kept under its key: ``parts`` (None: not known yet), kind and argv, without the folders
     that inputs and outputs happen to lie in. Roles like ``drafts.0`` become one word in the folder's name."""
-    key = None if parts is None else content_key({"kind": kind, "argv": argv("", ""), **parts})
+    called = argv("", "") if argv_counts else []
+    key = None if parts is None else content_key({"kind": kind, "argv": called, **parts})
     name = f"{role.replace('.', '')}-{folder_kind or kind}-{PENDING if key is None else key[:16]}"
     output = job.places.engines / name
     return Step(
@@ -183,13 +186,14 @@ def _pack_step(job: Job, role: str, model: Checkpoint) -> Step:
 def kernels_step(job: Job, compiler: Compiler) -> Step:
     return _stored(
         job,
-        "kernels",
+        KERNELS,
         "compile",
         id="compile-kernels",
         source="",
         parts={"from": compiler.fingerprint},
         argv=lambda source, output: compiler.argv(f"{output}/{KERNELS_LIBRARY}"),
         optional=job.spec.reference.compile == "auto",
+        argv_counts=False,  # it names where our own source lies; its flags are in the fingerprint
     )
 
 
@@ -321,6 +325,8 @@ def _settings_step(job: Job, folders: Mapping[str, str], keys: Mapping[str, Any]
 
 
 def repository_step(job: Job, steps: Sequence[Step]) -> Step:
-    inputs = tuple(str(step.output) for step in steps if step.kind in STORED)
+    """Made of each role's last output."""
+    last = {step.role: str(step.output) for step in steps if step.kind in STORED}
+    inputs = tuple(last.values())
     output = job.places.model_repo / job.spec.name
     return Step(id="repository", role="repository", kind="repository", output=output, inputs=inputs)
