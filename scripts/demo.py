@@ -1,4 +1,4 @@
-"""The demo's second half: from a template to a served model and a table. Started by scripts/demo inside its environment.
+"""The demo's second half: from a template to a served model and a table. scripts/demo starts it in its environment.
 
 Only the standard library, the `trtspec` command and plain HTTP are used, as any client would.
 """
@@ -91,8 +91,8 @@ def say(text: str) -> None:
 
 def trtspec(verb: str, *words: str | Path) -> str:
     """Runs one command, shows what it says, and returns its stdout. Ends the demo where it fails."""
-    argv = [str(Path(sys.executable).with_name("trtspec")), verb, *map(str, words)]
-    say(f"\n$ trtspec {' '.join(argv[1:])}")
+    argv = [sys.executable, "-m", "trtspec", verb, *map(str, words)]
+    say(f"\n$ trtspec {' '.join(argv[3:])}")
     done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
     sys.stderr.write(done.stdout)
     if done.returncode != 0:
@@ -230,7 +230,7 @@ def divided(part: int, whole: int) -> float | None:
 
 
 def explain_all(pairs: list[Pair], front: Path) -> list[dict[str, Any]]:
-    """Each pair whose ids differ, with the verdict of measure/divergence.py. Opens the model only where there is one."""
+    """Each pair whose ids differ, with the verdict of measure/divergence.py. Opens the model only if there is one."""
     different = [pair for pair in pairs if pair[0].token_ids != pair[1].token_ids]
     bad = [pair[0].id for pair in pairs if pair not in different and pair[0].text != pair[1].text]
     if bad:
