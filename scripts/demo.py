@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -17,11 +18,13 @@ import urllib.request
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PROMPTS = HERE / "demo_prompts.jsonl"
 REQUEST_SECONDS = 120
+STOP_SECONDS = 30
 COUNTS = ("drafted", "accepted", "emitted", "steps")
 PAYS, COSTS = 1.05, 0.95  # speed-ups from which we call it a gain, and below which a loss
 
@@ -57,6 +60,7 @@ class Row:
 
 
 def main() -> int:
+    raise_on_signals()
     options = arguments()
     spec = prepare_spec(options.folder)
     places = ["--engines", str(options.folder / "engines"), "--model-repo", str(options.folder / "model_repo")]
@@ -93,18 +97,45 @@ def trtspec(verb: str, *words: str | Path) -> str:
     """Runs one command, shows what it says, and returns its stdout. Ends the demo where it fails."""
     argv = [sys.executable, "-m", "trtspec", verb, *map(str, words)]
     say(f"\n$ trtspec {' '.join(argv[3:])}")
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=False)
-    sys.stderr.write(done.stdout)
-    if done.returncode != 0:
-        raise SystemExit(f"demo: trtspec {verb} ended with exit code {done.returncode}")
-    return done.stdout
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    try:
+        out, _ = child.communicate()
+    except BaseException:
+        end(child)
+        raise
+    sys.stderr.write(out)
+    if child.returncode != 0:
+        raise SystemExit(f"demo: trtspec {verb} ended with exit code {child.returncode}")
+    return out
+
+
+def end(child: subprocess.Popen[str]) -> None:
+    """Gives the command the time to end what it started."""
+    child.terminate()
+    try:
+        child.wait(STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
+
+
+def raise_on_signals() -> None:
+    """An interrupted demo must still stop its server. (A shell starts background commands deaf to SIGINT.)"""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, interrupt)
 
 
 def prepare_spec(folder: Path) -> Path:
     """The cpu-demo template, as `trtspec init` writes it, on ports that are free now."""
     spec = folder / "demo.yaml"
     folder.mkdir(parents=True, exist_ok=True)
-    spec.unlink(missing_ok=True)
+    if spec.exists():
+        trtspec("stop", spec)  # a demo that was killed may have left its server
+        spec.unlink()
     trtspec("init", "--template", "cpu-demo", "-o", spec)
     text = spec.read_text()
     for key, port in zip(("http_port", "grpc_port", "metrics_port"), free_ports(3), strict=True):
