@@ -52,9 +52,11 @@ def command(spec_file: Path, requests_file: str, out: Path | None, engines: Path
             with _opened(spec, engines, tally) as batch:
                 began = time.monotonic()
                 _answer(batch, lines, write)
-    _summary(tally, time.monotonic() - began, out, as_json)
     if tally.broken is not None:
         raise InternalError(f"the engine failed while it answered: {tally.broken}", where=requests_file)
+    if out is not None and as_json:
+        summary = {"requests": tally.requests, "failed": tally.failed, "tokens": tally.tokens}
+        click.echo(json.dumps({**summary, "seconds": time.monotonic() - began}))
     if tally.failed:
         raise SystemExit(1)
 
@@ -69,6 +71,7 @@ def _opened(spec: Spec, engines: Path, tally: Tally) -> Iterator[Batch]:
     """Builds what is missing and opens the engine; closes it in any case."""
     from trtspec.artifacts import ensure
     from trtspec.checkpoints.tokenizer import load_tokenizer
+    from trtspec.cli.progress import Bar, say
     from trtspec.deploy import engine_options, front_settings, packed_facts
     from trtspec.front.batch import Batch
     from trtspec.front.front import Front
@@ -76,7 +79,7 @@ def _opened(spec: Spec, engines: Path, tally: Tally) -> Iterator[Batch]:
     from trtspec.runtime.engine import LocalEngine
 
     spec = spec.model_copy(update={"runtime": "reference"})
-    artifacts = ensure(spec, engines, _say)
+    artifacts = ensure(spec, engines, say, advance=Bar())
     folder = artifacts["target"].path
     facts = packed_facts((folder / "config.json").read_text())
     tokenizer = load_tokenizer(folder)
@@ -140,10 +143,6 @@ def _print(text: str) -> None:
     sys.stdout.buffer.flush()
 
 
-def _say(text: object) -> None:
-    click.echo(str(text), err=True)
-
-
 def _progress() -> Callable[[Tally], None]:
     last = time.monotonic()
 
@@ -152,13 +151,7 @@ def _progress() -> Callable[[Tally], None]:
         now = time.monotonic()
         if tally.done == tally.requests or now - last >= PROGRESS_SECONDS:
             last = now
-            _say(f"run: {tally.done} of {tally.requests} answered, {tally.failed} refused, {tally.tokens} tokens")
+            text = f"run: {tally.done} of {tally.requests} done, {tally.failed} refused, {tally.tokens} tokens"
+            click.echo(text, err=True)
 
     return show
-
-
-def _summary(tally: Tally, seconds: float, out: Path | None, as_json: bool) -> None:
-    if out is None or not as_json:
-        return
-    summary = {"requests": tally.requests, "failed": tally.failed, "tokens": tally.tokens, "seconds": seconds}
-    click.echo(json.dumps(summary))
