@@ -18,6 +18,7 @@ from trtspec.errors import CheckpointError
 
 MAX_DIMENSIONS = 4
 MAX_DEPTH = 4  # arrays of arrays
+MAX_LENGTH = 1 << 24  # elements of one array; vocabularies are the longest and stay under a million
 
 
 @dataclass(frozen=True)
@@ -150,12 +151,34 @@ class _Reader:
 
     def array(self, depth: int) -> list[Any]:
         kind = self.scalar("<I")
+        if kind == _STRING:
+            return self.strings()
         if kind not in _SCALARS:
-            return [self.value(kind, depth + 1) for _ in range(self.count(8))]
+            return [self.value(kind, depth + 1) for _ in range(self.length(8))]
         layout = _SCALARS[kind]
         width = struct.calcsize(layout)
-        count = self.count(width)
+        count = self.length(width)
         return list(struct.unpack_from(f"<{count}{layout[1]}", self.data, self.take(count * width)))
+
+    def strings(self) -> list[str]:
+        """As ``string`` in a loop, without a call per piece: vocabularies have hundreds of thousands."""
+        count = self.length(8)
+        data, at, size, unpack = self.data, self.at, self.size, struct.Struct("<Q").unpack_from
+        texts = []
+        for _ in range(count):
+            begin = at + 8
+            at = begin + unpack(data, at)[0] if begin <= size else size + 1
+            if at > size:
+                raise _broken(self.path, f"it ends at byte {size}, inside its header")
+            texts.append(data[begin:at].decode("utf-8", "replace"))
+        self.at = at
+        return texts
+
+    def length(self, least_bytes: int) -> int:
+        count = self.count(least_bytes)
+        if count > MAX_LENGTH:
+            raise _broken(self.path, f"an array of {count} elements is longer than any vocabulary")
+        return count
 
     def tensor_info(self) -> tuple[str, tuple[int, ...], int, int]:
         name = self.string()

