@@ -74,8 +74,7 @@ class Metrics:
         family = backend.MetricFamily(name=name, description=text, kind=getattr(backend.MetricFamily, kind))
         self._families.append(family)
         return {
-            route: [family.Metric(labels={**common, **further}) for further in more]
-            for route, common in labels.items()
+            route: [family.Metric(labels={**common, **further}) for further in more] for route, common in labels.items()
         }
 
 
