@@ -31,6 +31,9 @@ def engine_name(name: str) -> str:
     return f"{name}__engine"
 
 
+MODELS = (front_name, unary_name, engine_name)  # what a repository of the reference runtime holds
+
+
 def is_front(model: str) -> bool:
     """Whether a model's name is that of a front (what users call), not of a relay or an engine."""
     return "__" not in model and not model.endswith("_unary")

@@ -8,7 +8,9 @@ from typing import Any
 
 import triton_python_backend_utils as pb_utils
 
-from trtspec.errors import InternalError, RequestError, ServeError, TrtspecError
+from trtspec.errors import RequestError, ServeError, TrtspecError
+from trtspec.triton import outputs
+from trtspec.triton.inputs import RELAYED
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
@@ -20,33 +22,39 @@ class Answer:
         self._sender = request.get_response_sender()
         self._lock = threading.Lock()
         self._wanted = frozenset(request.requested_output_names())
+        self._relayed = RELAYED in (request.parameters() or "")
         self.closed = False
 
     def gone(self) -> bool:
         """Whether the client has cancelled or hung up, as far as Triton knows."""
         return not self.closed and bool(self._sender.is_cancelled())
 
-    def piece(self, outputs: Mapping[str, Any]) -> None:
-        self._send(self._response(outputs), final=False)
+    def piece(self, arrays: Mapping[str, Any]) -> None:
+        self._send(self._response(arrays), final=False)
 
-    def end(self, outputs: Mapping[str, Any]) -> None:
-        self._send(self._response(outputs), final=True)
+    def end(self, arrays: Mapping[str, Any]) -> None:
+        self._send(self._response(arrays), final=True)
 
     def fail(self, error: BaseException) -> None:
         message = error.message if isinstance(error, TrtspecError) else f"{type(error).__name__}: {error}"
-        self._send(pb_utils.InferenceResponse(error=pb_utils.TritonError(message, _code(error))), final=True)
+        code = _code(error)
+        if self._relayed:
+            self.end(outputs.status({"error": message, "code": code}))
+        else:
+            self.fail_as(message, code)
+
+    def fail_as(self, message: str, code: str) -> None:
+        """``code`` is a name of TritonError's."""
+        error = pb_utils.TritonError(message, getattr(pb_utils.TritonError, code))
+        self._send(pb_utils.InferenceResponse(error=error), final=True)
 
     def end_with(self, tensors: list[Any]) -> None:
         """Passes another model's output tensors on."""
         self._send(pb_utils.InferenceResponse(output_tensors=tensors), final=True)
 
-    def fail_as(self, error: Any) -> None:
-        """Passes another model's TritonError on."""
-        self._send(pb_utils.InferenceResponse(error=error), final=True)
-
-    def _response(self, outputs: Mapping[str, Any]) -> Any:
-        """``outputs``: name -> numpy array, batch dimension included. What was not asked for is left out."""
-        tensors = [pb_utils.Tensor(name, array) for name, array in outputs.items() if name in self._wanted]
+    def _response(self, arrays: Mapping[str, Any]) -> Any:
+        """Name -> numpy array, batch dimension included. What was not asked for is left out."""
+        tensors = [pb_utils.Tensor(name, array) for name, array in arrays.items() if name in self._wanted]
         return pb_utils.InferenceResponse(output_tensors=tensors)
 
     def _send(self, response: Any, final: bool) -> None:
@@ -57,11 +65,8 @@ class Answer:
             self._sender.send(response, flags=_FINAL if final else 0)
 
 
-def _code(error: BaseException) -> int:
+def _code(error: BaseException) -> str:
     """RequestError: the client's to mend. ServeError: try elsewhere or later."""
-    code: int = pb_utils.TritonError.INTERNAL
     if isinstance(error, RequestError):
-        code = pb_utils.TritonError.INVALID_ARG
-    elif isinstance(error, ServeError) and not isinstance(error, InternalError):
-        code = pb_utils.TritonError.UNAVAILABLE
-    return code
+        return "INVALID_ARG"
+    return "UNAVAILABLE" if isinstance(error, ServeError) else "INTERNAL"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -43,7 +42,6 @@ class TritonPythonModel:
             metrics=Metrics(pb_utils, front, routes.enabled()),
         )
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="trtspec-front")
-        self._numbers = itertools.count()
 
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
@@ -61,7 +59,7 @@ class TritonPythonModel:
         """The outermost layer: a request that ends without an answer would leave its client hanging."""
         try:
             asked = read_inputs(_tensors(request), request.parameters(), request.request_id())
-            self._service.serve(asked, answer, request.request_id() or str(next(self._numbers)))
+            self._service.serve(asked, answer, request.request_id())
         except RequestError as error:
             answer.fail(in_tensor_words(error))
         except BaseException as error:

@@ -47,7 +47,10 @@ IDENTITIES: Mapping[str, tuple[Any, ...]] = {
     "guided_decoding_guide_type": ("",),
     "guided_decoding_guide": ("",),
 }
-COMMANDS = ("status",)
+COMMANDS = ("status", "probe")  # what the server does; one token through the engine, counted nowhere
+# A parameter the unary relay sends, with the client's own request id. BLS loses the code of an error (Triton 2.51), so
+# the relay takes errors as `status`.
+RELAYED = "trtspec_relayed"
 LEGAL = [tensor.name for tensor in FRONT_INPUTS]
 
 
@@ -64,7 +67,8 @@ class Asked:
 
 def read_inputs(tensors: Tensors, parameters: str | None, request_id: str) -> Asked:
     """``parameters`` is the request's parameter JSON; any entry but a repeated id is an unknown field."""
-    _refuse_parameters(parameters, request_id)
+    given = json.loads(parameters) if parameters else {}
+    _refuse_unknown(given, request_id)
     values = {name: _value(name, array) for name, array in tensors.items()}
     values = {name: value for name, value in values.items() if value is not None}
     for name in IDENTITIES:
@@ -75,6 +79,8 @@ def read_inputs(tensors: Tensors, parameters: str | None, request_id: str) -> As
     fields = {FIELDS.get(name, name): value for name, value in values.items() if name not in OURS | IGNORED}
     if "messages" in fields:
         fields["messages"] = _messages(fields["messages"])
+    if given.get(RELAYED):
+        fields["id"] = given[RELAYED]
     return Asked(
         fields=fields,
         stream=values.get("stream", False),
@@ -94,10 +100,9 @@ def in_tensor_words(error: RequestError) -> RequestError:
     return RequestError(name, message.replace("of prompt, ", "of text_input, "), hint=error.hint)
 
 
-def _refuse_parameters(parameters: str | None, request_id: str) -> None:
-    given = json.loads(parameters) if parameters else {}
+def _refuse_unknown(given: Mapping[str, Any], request_id: str) -> None:
     for name, value in given.items():
-        if name == "id" and value == request_id:
+        if name == RELAYED or (name == "id" and value == request_id):
             continue
         near = difflib.get_close_matches(name, LEGAL, n=1)
         hint = f"did you mean {near[0]}?" if near else "legal fields: " + ", ".join(sorted(LEGAL))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
+import secrets
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from trtspec.errors import RequestError, TrtspecError
+from trtspec.errors import InternalError, RequestError
 from trtspec.front.front import Front, FrontSettings, Prepared
 from trtspec.front.reply import Reply
 from trtspec.front.request import parse_request
 from trtspec.front.tokens import Tokenizer
-from trtspec.runtime.types import Capabilities, Step
+from trtspec.runtime.types import Capabilities, EngineRequest, Step
 from trtspec.triton import outputs
 from trtspec.triton.engines.reference import ReferenceEngine
 from trtspec.triton.flights import Flight, Flights, Watcher
@@ -49,23 +51,24 @@ class Service:
         self._engine = engine
         self._routes = routes
         self._metrics = metrics
+        self._numbers = itertools.count()  # for requests without an id
         self._flights = Flights()
         self._link = Link(engine, self._open_door)
         self._watcher = Watcher(self._flights, self._link.lost)
 
     def serve(self, asked: Asked, client: Client, request_id: str) -> None:
-        """Raises what went wrong when nothing has answered the client yet."""
+        """``request_id`` may be empty. Raises what went wrong when nothing has answered the client yet."""
         if asked.stop:
             self._stop(asked, client, request_id)
             return
         self._link.wait()
         if asked.command is not None:
-            client.end(outputs.status(self.status()))
+            client.end(outputs.status(self._probe() if asked.command == "probe" else self.status()))
             return
-        request = parse_request(asked.fields, request_id)
+        request = parse_request(asked.fields, request_id or str(next(self._numbers)))
         prepared = self._front.prepare(request, in_flight=len(self._flights) + 1)
         engine_id = prepared.engine_request.id
-        with self._flights.open(request.id, client, lambda: self._engine.cancel(engine_id)) as flight:
+        with self._flights.open(request_id, client, lambda: self._engine.cancel(engine_id)) as flight:
             self._answer(prepared, asked, client, flight)
 
     def status(self) -> dict[str, Any]:
@@ -83,10 +86,20 @@ class Service:
         self._watcher.close()
         self._link.close()
 
+    def _probe(self) -> dict[str, Any]:
+        """Proves the whole way to a token. Raises when there is none."""
+        request = EngineRequest(id=f"probe.{secrets.token_hex(6)}", prompt_ids=(0,), max_tokens=1)
+        steps = list(self._engine.generate(request))
+        if not steps or steps[-1].error is not None:
+            raise InternalError(f"the engine failed on a probe: {steps[-1].error if steps else 'no step came'}")
+        return {"ready": True}
+
     def _open_door(self, capabilities: Capabilities) -> None:
         self._front = Front(self._settings, self._tokenizer, capabilities)
 
     def _stop(self, asked: Asked, client: Client, request_id: str) -> None:
+        if not request_id:
+            raise RequestError("stop", "stop needs the id of the request to cancel (triton-request-id)")
         if self._flights.cancel(request_id) == 0:
             raise RequestError("stop", f"stop: no request with the id {request_id!r} is in flight")
         client.end(outputs.stopped())
@@ -105,7 +118,7 @@ class Service:
             self._routes.record(prepared.route, reply.counts)
             self._metrics.record(prepared.route, reply.counts)
         if reply.finish_reason is None:
-            raise TrtspecError("the engine ended the request without a reason", code="engine_silent")
+            raise InternalError("the engine ended the request without a reason")
         client.end({**pending.take(), **outputs.summary(reply.result())})
 
 

@@ -19,6 +19,7 @@ from trtspec.triton.answer import Answer
 from trtspec.triton.decided import decided
 from trtspec.triton.flights import Flights, Watcher
 from trtspec.triton.front import THREADS
+from trtspec.triton.inputs import RELAYED
 
 log = logging.getLogger("trtspec.unary")
 
@@ -59,20 +60,21 @@ class TritonPythonModel:
         parameters = json.loads(request.parameters() or "{}")
         if parameters.get("id") == request.request_id():
             del parameters["id"]
+        wanted = list(request.requested_output_names())
         passed_on = pb_utils.InferenceRequest(
             request_id=f"unary-{uuid.uuid4().hex}",  # ours, so that a cancel meets this request alone
             model_name=self._front,
             inputs=[tensor for tensor in request.inputs() if tensor.name() != "stream"],
-            requested_output_names=request.requested_output_names(),
-            parameters=parameters,
+            requested_output_names=list({*wanted, "status"}),
+            parameters={**parameters, RELAYED: request.request_id()},
         )
         request_id = passed_on.request_id()
         with self._flights.open(request_id, answer, lambda: self._cancel(request_id)):
             for response in passed_on.exec(decoupled=True):
                 if response.has_error():
-                    answer.fail_as(response.error())
-                elif response.output_tensors():
-                    answer.end_with(response.output_tensors())
+                    answer.fail_as(response.error().message(), "UNAVAILABLE")  # the front itself cannot be reached
+                else:
+                    _pass_on(response.output_tensors(), wanted, answer)
 
     def _cancel(self, request_id: str) -> None:
         stop = pb_utils.InferenceRequest(
@@ -83,3 +85,14 @@ class TritonPythonModel:
         )
         for _ in stop.exec(decoupled=True):  # an answer or an error: either way it is no longer ours to end
             pass
+
+
+def _pass_on(tensors: list[Any], wanted: list[str], answer: Answer) -> None:
+    """The front's one answer; its errors come as a ``status`` document."""
+    for tensor in tensors:
+        if tensor.name() == "status":
+            document = json.loads(tensor.as_numpy().ravel()[0])
+            if "error" in document:
+                answer.fail_as(document["error"], document["code"])
+    if tensors:
+        answer.end_with([tensor for tensor in tensors if tensor.name() in wanted])

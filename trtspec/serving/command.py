@@ -1,0 +1,46 @@
+"""The command line and the environment of a tritonserver. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trtspec.serving.endpoints import Endpoints
+from trtspec.serving.locate import Installation
+
+DRAIN_SECONDS = 8  # requests in flight may finish before the server exits
+
+
+def server_argv(installation: Installation, model_repo: Path, at: Endpoints, shared_memory: str) -> list[str]:
+    """``shared_memory``: what the names of the server's regions under /dev/shm begin with."""
+    backends = [] if installation.backends is None else [f"--backend-directory={installation.backends}"]
+    return [
+        str(installation.server),
+        f"--model-repository={model_repo}",
+        *backends,
+        f"--backend-config=python,shm-region-prefix-name={shared_memory}",
+        "--disable-auto-complete-config",
+        "--model-control-mode=none",
+        "--exit-on-error=true",
+        "--strict-readiness=true",
+        f"--exit-timeout-secs={DRAIN_SECONDS}",
+        f"--http-address={at.host}",
+        f"--http-port={at.http_port}",
+        f"--grpc-address={at.host}",
+        f"--grpc-port={at.grpc_port}",
+        f"--metrics-address={at.host}",
+        f"--metrics-port={at.metrics_port}",
+        "--allow-gpu-metrics=false",
+        "--log-format=ISO8601",
+    ]
+
+
+def server_env(installation: Installation, given: Mapping[str, str]) -> dict[str, str]:
+    """``given`` is the user's environment: what is set there stays."""
+    ours = {
+        # Threads that wait for work sleep: the front and the engine share the cores.
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONUNBUFFERED": "1",
+    }
+    return {**{name: value for name, value in ours.items() if name not in given}, **installation.env}

@@ -1,0 +1,206 @@
+"""Starts a tritonserver, waits until a token comes out of it, watches it, and leaves nothing of it behind."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import shutil
+import signal
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from trtspec import process
+from trtspec.errors import ServeError, UserError
+from trtspec.serving import record as records
+from trtspec.serving import shared_memory
+from trtspec.serving.command import server_argv, server_env
+from trtspec.serving.endpoints import Endpoints
+from trtspec.serving.http_client import HttpServer
+from trtspec.serving.locate import BACKENDS, install
+from trtspec.serving.record import Record
+from trtspec.spec.model import Spec
+
+READY_SECONDS = 900.0  # loading a large model takes minutes
+POLL_SECONDS = 0.2
+STOP_SECONDS = 12.0  # between the request to end and SIGKILL; with what follows under 20 s
+SUPERVISOR_SECONDS = 4.0  # more, for a supervisor to see to it
+
+
+@dataclass(frozen=True)
+class Launch:
+    """What is to be served, from where, under which name."""
+
+    name: str
+    spec: Path
+    model_repo: Path
+    at: Endpoints
+    models: int  # model processes that must be there, and stay
+
+    def require_free(self, spec: Spec) -> None:
+        """Raises ServeError where a server of ours runs there already, or anything else listens."""
+        before = records.load(self.at.http)
+        if before is not None and before.supervised:
+            raise ServeError(
+                f"{before.name} is already served at {before.http} (process {before.pid})",
+                code="already_served",
+                where=before.http,
+                hint=f"trtspec stop --url {before.http}",
+            )
+        if before is not None:
+            end(before)  # what a killed supervisor left
+        self.at.require_free(spec)
+
+    @property
+    def folder(self) -> Path:
+        return records.folder_of(self.at.http)
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "server.log"
+
+
+class Server:
+    """A tritonserver and its record. Use as ``with start(launch) as server``: the end stops everything."""
+
+    def __init__(self, launch: Launch, running: process.Process, record: Record) -> None:
+        self._launch = launch
+        self._process = running
+        self._models: dict[int, str] = {}
+        self.record = record
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def wait_ready(self, stop: threading.Event, timeout: float = READY_SECONDS) -> bool:
+        """True once a token has come out; False when ``stop`` was set before. Raises ServeError with the log's end."""
+        http = HttpServer(self.record.http)
+        deadline = time.monotonic() + timeout
+        while not stop.wait(POLL_SECONDS):
+            self._require_running()
+            if http.ready() and self._token(http):
+                self._watch_models()
+                self._update(ready=True)
+                return True
+            if time.monotonic() > deadline:
+                raise self._failure(f"{self._launch.name} was not ready within {timeout:.0f} s")
+        return False
+
+    def supervise(self, stop: threading.Event) -> None:
+        """Returns when ``stop`` is set. Raises ServeError when the server or one of its models dies."""
+        while not stop.wait(POLL_SECONDS):
+            self._require_running()
+            for pid, model in self._models.items():
+                if not process.alive(pid):
+                    self._update(ready=False)
+                    raise self._failure(f"the process of model {model} ({pid}) has died")
+
+    def stop(self) -> None:
+        self._update(ready=False)
+        self._process.terminate_tree(STOP_SECONDS)
+        _clean(self.record)
+
+    def _watch_models(self) -> None:
+        self._models = shared_memory.processes_of(self.record.shared_memory)
+        if len(self._models) != self._launch.models:
+            found = ", ".join(self._models.values()) or "none"
+            raise self._failure(
+                f"{self._launch.models} model processes are wanted, there are {len(self._models)} ({found})"
+            )
+
+    def _token(self, http: HttpServer) -> bool:
+        try:
+            http.command(self._launch.name, "probe")
+        except ServeError as error:
+            if error.code == "no_server":
+                return False
+            raise self._failure(f"{self._launch.name} came up, and gives no token: {error.message}") from error
+        return True
+
+    def _require_running(self) -> None:
+        code = self._process.poll()
+        if code is not None:
+            raise self._failure(f"tritonserver has ended (exit code {code})")
+
+    def _failure(self, what: str) -> ServeError:
+        log = self._launch.log
+        tail = "\n".join(telling(self._process.tail(200)))
+        return ServeError(
+            f"{what}; the last of its log:\n{tail}", code="server_failed", where=str(log), hint=f"the log is {log}"
+        )
+
+    def _update(self, *, ready: bool) -> None:
+        self.record = dataclasses.replace(self.record, ready=ready)
+        records.save(self.record)
+
+
+def start(launch: Launch) -> Server:
+    """Raises ServeError where this machine has no server to start."""
+    launch.folder.mkdir(parents=True, exist_ok=True)
+    installation = install(launch.folder)
+    prefix = shared_memory.new_prefix()
+    launch.log.unlink(missing_ok=True)
+    record = Record(
+        pid=os.getpid(),
+        born=records.birth(os.getpid()) or "",
+        name=launch.name,
+        spec=str(launch.spec.resolve()),
+        http=launch.at.http,
+        grpc=launch.at.grpc,
+        metrics=launch.at.metrics,
+        log=str(launch.log),
+        shared_memory=prefix,
+    )
+    records.save(record)
+    try:
+        running = process.start(
+            server_argv(installation, launch.model_repo, launch.at, prefix),
+            env=server_env(installation, os.environ),
+            log=launch.log,
+        )
+    except UserError:
+        records.forget(record.http)
+        raise
+    record = dataclasses.replace(record, server_pid=running.pid, server_born=records.birth(running.pid))
+    return Server(launch, running, record)
+
+
+def end(record: Record, timeout: float = STOP_SECONDS) -> None:
+    """Ends a server by its record, whoever supervises it; returns when nothing of it is left."""
+    if record.supervised:
+        _end_supervisor(record, timeout + SUPERVISOR_SECONDS)
+    if record.server_pid is not None and records.lives(record.server_pid, record.server_born):
+        process.end_tree(record.server_pid, timeout)
+    for pid in shared_memory.processes_of(record.shared_memory):
+        process.end_tree(pid, 0)
+    _clean(record)
+
+
+def _clean(record: Record) -> None:
+    """What a server leaves on the disk, but for its logs."""
+    shared_memory.remove_regions(record.shared_memory)
+    shutil.rmtree(records.folder_of(record.http) / BACKENDS, ignore_errors=True)
+    records.forget(record.http)
+
+
+def _end_supervisor(record: Record, timeout: float) -> None:
+    """It stops its server itself; killed, the kernel kills its server with it."""
+    deadline = time.monotonic() + timeout
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(record.pid, signal.SIGTERM)
+        while record.supervised and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        if record.supervised:
+            os.kill(record.pid, signal.SIGKILL)
+
+
+def telling(lines: list[str], most: int = 12) -> list[str]:
+    """The lines of a server's log that say what went wrong, else the last ones."""
+    words = ("error", "failed", "unable", "cannot", "exception", "traceback")
+    told = [line for line in lines if any(word in line.lower() for word in words)]
+    return (told or lines)[-most:]
