@@ -35,11 +35,17 @@ inline void store(bf16* p, float v) {  // round to nearest even; a NaN stays a N
   *p = bf16((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
+// Adds the two halves of a vector until one number is left.
 inline float sum(vf v) {
-  float s8[8], s4[4];
-  for (int i = 0; i < 8; ++i) s8[i] = v[i] + v[i + 8];
-  for (int i = 0; i < 4; ++i) s4[i] = s8[i] + s8[i + 4];
-  return (s4[0] + s4[2]) + (s4[1] + s4[3]);
+  typedef float v8 __attribute__((vector_size(32)));
+  typedef float v4 __attribute__((vector_size(16)));
+  v8 h[2];
+  std::memcpy(h, &v, 64);
+  h[0] += h[1];
+  v4 q[2];
+  std::memcpy(q, h, 32);
+  q[0] += q[1];
+  return (q[0][0] + q[0][2]) + (q[0][1] + q[0][3]);
 }
 
 // A block is 32 elements. Two vectors of a block: the even and the odd elements for bfloat16 (one load, a shift and a
