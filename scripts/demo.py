@@ -268,6 +268,7 @@ def explain_all(pairs: list[Pair], front: Path) -> list[dict[str, Any]]:
         raise SystemExit(f"demo: the same ids gave different texts: {', '.join(bad)}")
     if not different:
         return []
+    say(f"\n{len(different)} answers differ; measuring the rounding noise they must lie within")
     from trtspec.checkpoints.tokenizer import load_tokenizer
     from trtspec.measure.divergence import explain, measure_floor
     from trtspec.runtime.options import EngineOptions

@@ -175,9 +175,10 @@ def test_a07_beams_are_refused_by_name_and_the_identity_accepted(field: str) -> 
 
 
 def test_what_is_no_object_is_refused() -> None:
+    data: Any
     for data in ([], "x", 5, None):
         with pytest.raises(RequestError, match="must be a JSON object"):
-            parse_request(data, "0")  # type: ignore[arg-type]
+            parse_request(data, "0")
 
 
 def test_a17_absent_seeds_are_drawn_and_differ() -> None:
