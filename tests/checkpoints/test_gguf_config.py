@@ -124,7 +124,9 @@ def test_a_bias_is_seen(tmp_path: Path) -> None:
 def divisors(theta: float, head_dim: int, **scaling: float) -> list[float]:
     """What a converter writes: unscaled over scaled frequencies, as transformers computes these."""
     parameters = {"rope_type": "llama3", "rope_theta": theta, **scaling}
-    config = transformers.LlamaConfig(hidden_size=head_dim, num_attention_heads=1, rope_parameters=parameters)
+    config = transformers.LlamaConfig(
+        hidden_size=head_dim, num_attention_heads=1, rope_parameters=parameters, max_position_embeddings=1 << 17
+    )
     scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
     unscaled = theta ** -(torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
     return [float(np.float32(value)) for value in unscaled / scaled.double()]
