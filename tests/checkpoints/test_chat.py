@@ -75,6 +75,10 @@ def test_messages_of_the_wrong_shape(messages: Any) -> None:
     )
 
 
+def test_half_a_surrogate_pair_is_no_text() -> None:
+    assert "cannot render" in refused("{{ messages[0].content }}", [{"role": "user", "content": "a\ud800"}]).message
+
+
 @pytest.mark.parametrize("template", ["{% for %}", "{{ messages | nothing }}", "{% include 'x' %}", "{{ 1 / 0 }}"])
 def test_templates_that_are_wrong(template: str) -> None:
     assert "cannot render" in refused(template).message

@@ -58,6 +58,7 @@ def render(
                 documents=None,
                 **(special_tokens or {}),
             )
+            text.encode()  # half a surrogate pair is no text
     except _TemplateRefusalError as error:
         raise RequestError("messages", f"the chat template refuses these messages: {error}") from error
     except (_BudgetError, MemoryError, RecursionError, OverflowError) as error:
