@@ -1,4 +1,4 @@
-"""A stand-in of the hub's HTTP interface on 127.0.0.1: revisions, file heads and files, as huggingface_hub asks them."""
+"""A stand-in of the hub's HTTP interface on 127.0.0.1: revisions, heads and files, as huggingface_hub asks for them."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_tensors_without_a_place_are_refused(tmp_path: Path) -> None:
     rewrite(folder, **buffer)
     read_facts(folder)
     rewrite(folder, model__layers__1__self_attn__q_proj__bias=np.ones(32, np.float32))
-    with pytest.raises(CheckpointError, match=r"no place in a llama decoder: model\.layers\.1\.self_attn\.q_proj\.bias"):
+    with pytest.raises(CheckpointError, match=r"no place in a llama decoder: model\.layers\.1\.self_attn\.q_proj"):
         read_facts(folder)
 
 

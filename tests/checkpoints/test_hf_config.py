@@ -62,6 +62,7 @@ def test_biases_are_where_transformers_has_them(family: str, bias: bool) -> None
     assert ours.qk_norm == (f"{layer}self_attn.q_norm.weight" in names)
 
 
+MIXED_LAYERS = ["full_attention", "sliding_attention"]
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 64}
 
 
@@ -77,7 +78,10 @@ LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "origi
             {"t": "yarn", "factor": 4.0, "original_max_position_embeddings": 32, "beta_fast": 16},
             RopeConfig("yarn", 5e5, 4.0, 32, beta_fast=16.0),
         ),
-        ({"t": "yarn", "factor": 4.0, "attention_factor": 1.5}, RopeConfig("yarn", 5e5, 4.0, 128, attention_factor=1.5)),
+        (
+            {"t": "yarn", "factor": 4.0, "attention_factor": 1.5},
+            RopeConfig("yarn", 5e5, 4.0, 128, attention_factor=1.5),
+        ),
     ],
 )
 def test_rope_in_the_old_and_the_new_spelling(key: str, scaling: dict[str, Any], rope: RopeConfig) -> None:
@@ -116,7 +120,10 @@ def test_no_rope_keys_at_all() -> None:
         ({"rope_scaling": {"type": "yarn", "factor": 2.0, "truncate": False}}, "truncate: false"),
         ({"rope_parameters": {"full_attention": {"rope_type": "default"}}}, "per layer type"),
         ({"model_type": "qwen2", "use_sliding_window": True, "sliding_window": 8}, "use_sliding_window of qwen2"),
-        ({"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention"]}, "use_sliding_window of qwen3"),
+        (
+            {"model_type": "qwen3", "layer_types": ["full_attention", "sliding_attention"]},
+            "use_sliding_window of qwen3",
+        ),
         ({"model_type": "mistral", "layer_types": ["full_attention", "sliding_attention"]}, "layer_types"),
         ({"logits_scaling": 8.0}, "logits_scaling"),
         ({"num_key_value_heads": 3}, "4 heads cannot share 3"),

@@ -92,6 +92,20 @@ def test_transformers_models_come_out_fused_and_rounded(tmp_path: Path, family: 
     assert (facts.format, facts.dtype, facts.parameters) == ("packed", dtype, read_facts(tmp_path / "hf").parameters)
 
 
+def test_a30_tied_with_an_output_matrix_beside_it(tmp_path: Path) -> None:
+    """The same one is left out, another one is refused: which of the two is meant nobody can know."""
+    folder = toys.random_checkpoint(tmp_path / "m", tied=True)
+    tensors = {name: whole(tensor) for name, tensor in read_folder(folder).items()}
+    twin = {"lm_head.weight": tensors["model.embed_tokens.weight"]}
+    toys.write_safetensors(folder / "model.safetensors", tensors | twin)
+    pack_weights(folder, tmp_path / "out", "float32")
+    assert "lm_head.weight" not in packed_tensors(tmp_path / "out")
+    other = {"lm_head.weight": tensors["model.embed_tokens.weight"] + 1}
+    toys.write_safetensors(folder / "model.safetensors", tensors | other)
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight differs from model\.embed_tokens\.weight"):
+        pack_weights(folder, tmp_path / "out", "float32")
+
+
 @pytest.mark.parametrize("shards", [1, 3])
 def test_a30_a_tied_weights_are_packed_once(tmp_path: Path, shards: int) -> None:
     toys.random_checkpoint(tmp_path / "m", tied=True, shards=shards)

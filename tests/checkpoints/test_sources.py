@@ -70,6 +70,13 @@ def test_local_folder_is_fetched_in_place(tmp_path: Path) -> None:
     assert "model-00002-of-00002.safetensors" in fetched.files
 
 
+def test_a_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    toys.random_checkpoint(tmp_path / "m")
+    (tmp_path / "cache").write_text("a file, not a folder")
+    with pytest.raises(SourceError, match=r"\./m cannot be kept in .*cache|cannot read"):
+        fetch(parse_source("./m", tmp_path), tmp_path / "cache", None, run=never)  # type: ignore[arg-type]
+
+
 def test_fingerprint_holds_what_is_read_and_nothing_else(tmp_path: Path) -> None:
     folder = toys.random_checkpoint(tmp_path / "m", shards=2)
     before = fingerprint(folder, tmp_path / "cache")

@@ -15,7 +15,9 @@ def some_values() -> np.ndarray:
     random = np.random.default_rng(0)
     bits = random.integers(0, 1 << 32, size=200_000, dtype=np.uint64).astype(np.uint32)
     ties = np.array([0x3F808000, 0x3F818000, 0xBF808000, 0x7F7FFFFF, 0x00008000, 0x00018000, 0, 1 << 31], np.uint32)
-    return np.concatenate((bits, ties, np.array([np.inf, -np.inf, np.nan], np.float32).view(np.uint32))).view(np.float32)
+    return np.concatenate((bits, ties, np.array([np.inf, -np.inf, np.nan], np.float32).view(np.uint32))).view(
+        np.float32
+    )
 
 
 def test_bfloat16_rounds_like_torch() -> None:

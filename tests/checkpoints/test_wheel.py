@@ -38,7 +38,7 @@ def make_wheel(folder: Path, content: bytes = CONTENT, *, recorded: bytes = CONT
         archive.writestr("toy_model/m.gguf", content)
         archive.writestr("../outside.gguf", b"escape")
         archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: toy-model\nVersion: 1.0\n")
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
         archive.writestr(f"{info}/RECORD", f"toy_model/m.gguf,sha256={digest},{len(content)}\n")
     return wheel
 

@@ -58,6 +58,7 @@ def render(
                 documents=None,
                 **(special_tokens or {}),
             )
+            text.encode()  # half a surrogate pair is no text
     except _TemplateRefusalError as error:
         raise RequestError("messages", f"the chat template refuses these messages: {error}") from error
     except (_BudgetError, MemoryError, RecursionError, OverflowError) as error:
@@ -206,7 +207,7 @@ def _check_string_method(owner: str, name: str, arguments: Sequence[Any]) -> Non
         _check_replacement(owner, str(arguments[0]), str(arguments[1]))
     elif name == "join" and arguments:
         parts = arguments[0] if _is_sized(arguments[0]) else ()
-        _check_length(sum(len(str(part)) + len(owner) for part in parts))
+        _check_length(len(owner) * len(parts) + sum(map(len, map(str, parts))))
     elif name in ("format", "format_map"):
         _check_format(owner, arguments)
 
@@ -230,8 +231,8 @@ def _narrow(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _join(value: Iterable[Any], d: str = "", attribute: str | None = None) -> str:
     items = [getattr(item, "get", lambda _: "")(attribute) if attribute else item for item in value]
-    texts = [str(item) for item in items]
-    _check_length(sum(len(text) + len(d) for text in texts))
+    texts = list(map(str, items))
+    _check_length(len(d) * len(texts) + sum(map(len, texts)))
     return d.join(texts)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Iterator
 from typing import Any
 
 from trtspec.checkpoints.gguf import GgufFile
@@ -139,20 +140,16 @@ class _Reader:
 
 
 def llama3_rope(theta: float, factors: list[float], head_dim: int, where: str) -> RopeConfig:
-    """The llama3 parameters that give these divisors of the inverse frequencies (one per pair of a head).
-
-    Between the two wavelength bounds 1/divisor is linear in 1/wavelength, with slope original/(high - low) and offset
-    low/(high - low); original is free (only ratios count) and set to 8192. The result must give the factors back.
-    """
-    fitted = _fit_llama3(theta, factors, head_dim)
-    again = [llama3_divisor(fitted, theta ** (-2 * i / head_dim)) for i in range(head_dim // 2)]
-    if len(factors) != head_dim // 2 or any(abs(a - b) > 1e-3 * b for a, b in zip(again, factors, strict=True)):
-        raise CheckpointError(
-            f"{ROPE_FACTORS} holds no scaling of type llama3, which is the only one it is read for",
-            where=where,
-            hint="use the safetensors checkpoint",
-        )
-    return fitted
+    """The llama3 parameters that give these divisors of the inverse frequencies (one per pair of a head)."""
+    for rope in _llama3_candidates(theta, factors, head_dim):
+        again = [llama3_divisor(rope, theta ** (-2 * i / head_dim)) for i in range(head_dim // 2)]
+        if len(again) == len(factors) and all(abs(a - b) <= 1e-3 * b for a, b in zip(again, factors, strict=True)):
+            return rope
+    raise CheckpointError(
+        f"{ROPE_FACTORS} holds no scaling of type llama3, which is the only one it is read for",
+        where=where,
+        hint="use the safetensors checkpoint",
+    )
 
 
 def llama3_divisor(rope: RopeConfig, frequency: float) -> float:
@@ -162,24 +159,30 @@ def llama3_divisor(rope: RopeConfig, frequency: float) -> float:
     return 1.0 / ((1 - share) / rope.factor + share)
 
 
-def _fit_llama3(theta: float, factors: list[float], head_dim: int) -> RopeConfig:
-    factor = _shortest(max(factors, default=1.0))
-    usual = RopeConfig("llama3", theta, factor, 8192, 1.0, 4.0)
-    points = [  # (1/wavelength, share of the unscaled frequency) strictly between the bounds
+def _llama3_candidates(theta: float, factors: list[float], head_dim: int) -> Iterator[RopeConfig]:
+    """What every Llama 3 has, then a fit.
+
+    Between the two wavelength bounds 1/divisor is linear in 1/wavelength, with slope original/(high - low) and offset
+    low/(high - low); original is free (only ratios count) and set to 8192.
+    """
+    factor = round(max(factors, default=1.0), 4)
+    if factor <= 1:
+        return
+    yield RopeConfig("llama3", theta, factor, 8192, 1.0, 4.0)
+    points = [  # (1/wavelength, share of the unscaled frequency) clearly between the bounds
         (theta ** (-2 * i / head_dim) / (2 * math.pi), (factor / divisor - 1) / (factor - 1))
         for i, divisor in enumerate(factors)
-        if 1.0 < divisor < factor
+        if 1.0001 < divisor < factor * 0.9999
     ]
     if len(points) < 2:
-        return usual
+        return
     (x0, y0), (x1, y1) = points[0], points[-1]
     slope = (y1 - y0) / (x1 - x0)
-    if slope <= 0 or slope * x0 - y0 <= 0:
-        return usual
+    if slope <= 0 or slope * x0 <= y0:
+        return
     width = 8192 / slope  # high - low
     low = width * (slope * x0 - y0)
-    exact = RopeConfig("llama3", theta, factor, 8192, low, low + width)
-    return usual if abs(low - 1) < 1e-3 and abs(low + width - 4) < 4e-3 else exact
+    yield RopeConfig("llama3", theta, factor, 8192, low, low + width)
 
 
 def _shortest(value: float) -> float:

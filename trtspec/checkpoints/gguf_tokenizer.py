@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from trtspec.checkpoints.gguf import GgufFile
 from trtspec.checkpoints.gguf_vocabulary import (
@@ -23,6 +23,7 @@ from trtspec.checkpoints.gguf_vocabulary import (
     tokens,
 )
 from trtspec.checkpoints.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+from trtspec.checkpoints.surround import surround
 from trtspec.errors import CheckpointError
 
 MODELS = ("gpt2", "llama")
@@ -67,7 +68,7 @@ def _vocabulary(file: GgufFile) -> dict[str, int]:
 
 def _merges(file: GgufFile) -> list[tuple[str, str]]:
     merges = file.metadata.get("tokenizer.ggml.merges")
-    if not isinstance(merges, list):
+    if not isinstance(merges, list) or not all(isinstance(merge, str) for merge in merges[:1]):
         raise _refused(file, "tokenizer.ggml.merges is missing", "use a GGUF file that carries its merges")
     vocabulary = _vocabulary(file)
     pairs = [(left, right) for left, _, right in (merge.partition(" ") for merge in merges)]
@@ -126,13 +127,9 @@ def _add_template(tokenizer: Tokenizer, file: GgufFile, begins: bool) -> None:
     wanted_end = file.metadata.get("tokenizer.ggml.add_eos_token", False)
     begin = token_id(file, "bos") if wanted_begin else None
     end = token_id(file, "eos") if wanted_end else None
-    around = [(tokens(file)[index], index) for index in (begin, end) if index is not None]
-    if around:
-        before = [] if begin is None else [tokens(file)[begin]]
-        after = [] if end is None else [tokens(file)[end]]
-        tokenizer.post_processor = processors.TemplateProcessing(
-            single=[*before, "$A", *after], special_tokens=list(dict.fromkeys(around))
-        )
+    begin_token, end_token = (None if index is None else (tokens(file)[index], index) for index in (begin, end))
+    if begin_token or end_token:
+        surround(tokenizer, begin_token, end_token)
 
 
 def _refused(file: GgufFile, message: str, hint: str) -> CheckpointError:

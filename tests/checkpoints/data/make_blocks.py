@@ -1,7 +1,7 @@
 """Writes blocks.npz with the PyPI package `gguf` 0.19.0, an implementation that shares nothing with ours.
 
 ``python -m venv v && v/bin/pip install gguf==0.19.0 && v/bin/python make_blocks.py``. Per block type: ``TYPE_raw``
-[rows, bytes], random bytes whose float16 scales are finite, and ``TYPE_values`` [rows, elements], what gguf makes of it.
+[rows, bytes], random bytes with finite float16 scales, and ``TYPE_values`` [rows, elements], what gguf makes of it.
 """
 
 from pathlib import Path
