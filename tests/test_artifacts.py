@@ -65,6 +65,7 @@ def test_a_pair_is_packed_once(folder: Path) -> None:
     assert _inodes(first) == _inodes(second)
     for artifact in first.values():
         assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in artifact.path.iterdir()}
+        assert artifact.manifest["source"]["model"] == f"./{artifact.role}"
         assert artifact.manifest["source"]["files"]["model.safetensors"]
     assert [line for line in said if "done in" in line] == said[1::2] and len(said) == 4
 

@@ -103,7 +103,8 @@ def building(
         refuse_early(planned, store)
         artifacts: dict[str, Artifact] = {}
         for step in planned.stored:
-            artifact = _made(step, store, known.get(step.role), say, advance or _unwatched)
+            about = {"source": _source(spec, step.role, known.get(step.role))}
+            artifact = _made(step, store, about, say, advance or _unwatched)
             if artifact is not None:
                 artifacts[step.role] = artifact
         _record(spec, store, artifacts)
@@ -185,12 +186,12 @@ def refuse_early(planned: Plan, store: Store) -> None:
         )
 
 
-def _made(step: Step, store: Store, known: Known | None, say: Say, advance: Advance) -> Artifact | None:
+def _made(step: Step, store: Store, about: Mapping[str, Any], say: Say, advance: Advance) -> Artifact | None:
     """None when an optional step failed."""
     if not step.cached:
         say(f"{step.id}: to {step.output}")
     try:
-        artifact = store.make(step, lambda one, folder, log: _perform(one, folder, log, advance), say, _about(known))
+        artifact = store.make(step, lambda one, folder, log: _perform(one, folder, log, advance), say, about)
     except TrtspecError as error:
         if not step.optional or isinstance(error, StoreError):
             raise
@@ -200,16 +201,16 @@ def _made(step: Step, store: Store, known: Known | None, say: Say, advance: Adva
     return artifact
 
 
-def _about(known: Known | None) -> dict[str, Any]:
+def _source(spec: Spec, role: str, known: Known | None) -> dict[str, Any] | None:
+    """Where a role's content came from, for the manifest; None for kernels, which come from us."""
     if known is None:
-        return {"source": None}
+        return None
     return {
-        "source": {
-            "path": str(known.path),
-            "revision": known.revision,
-            "files": dict(known.files),
-            "tokenizer": known.tokenizer,
-        }
+        "model": models_of(spec)[role].model,
+        "path": str(known.path),
+        "revision": known.revision,
+        "files": dict(known.files),
+        "tokenizer": known.tokenizer,
     }
 
 
