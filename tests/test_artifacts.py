@@ -65,6 +65,7 @@ def test_a_pair_is_packed_once(folder: Path) -> None:
     assert _inodes(first) == _inodes(second)
     for artifact in first.values():
         assert {"config.json", "model.safetensors", "tokenizer.json"} <= {path.name for path in artifact.path.iterdir()}
+        assert artifact.manifest["source"]["model"] == f"./{artifact.role}"
         assert artifact.manifest["source"]["files"]["model.safetensors"]
     assert [line for line in said if "done in" in line] == said[1::2] and len(said) == 4
 
@@ -183,6 +184,12 @@ def test_kernels_that_do_not_compile_are_a_warning_under_auto(folder: Path, monk
     (warning,) = [line for line in said if line.startswith("warning")]
     assert "no such thing" in warning and "kernels" in warning and ".log" in warning
     assert list(built(_spec(folder, "auto"), folder / "engines")) == ["target", "draft"]
+    _fake_compiler(folder, monkeypatch, WRITES)
+    again: list[str] = []
+    assert list(ensure(_spec(folder, "auto"), folder / "engines", again.append)) == ["target", "draft"]
+    assert len(again) == 1 and "kernels" in again[0] and "trtspec build" in again[0]
+    with building(_spec(folder, "auto"), folder / "engines", print) as (_, mended):
+        assert list(mended) == ["target", "draft", "kernels"]
 
 
 def test_another_compiler_compiles_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -223,6 +230,10 @@ def test_other_runtimes_are_planned_and_not_built(folder: Path) -> None:
     with pytest.raises(BuildError, match="plans runtime tensorrt") as caught:
         ensure(_spec(folder, text=text), folder / "engines", print)
     assert caught.value.where == "runtime"
+    hub = text.replace("./target", "hf:org/toy").replace("./draft", "hf:org/toy")
+    with pytest.raises(BuildError, match="plans runtime tensorrt"):  # before anything is fetched
+        ensure(_spec(folder, text=hub), folder / "engines", print)
+    assert not (folder / "engines").exists()
 
 
 def test_an_unsupported_method_is_refused_before_work(folder: Path) -> None:

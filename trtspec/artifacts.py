@@ -21,7 +21,7 @@ from trtspec.memory import human_bytes
 from trtspec.plan import Plan, plan
 from trtspec.runtime import kernels
 from trtspec.spec.model import Spec
-from trtspec.steps import KERNELS, Compiler, Places, Step, content_key
+from trtspec.steps import Compiler, Places, Step, content_key
 from trtspec.store import Artifact, Say, Store, sha256
 from trtspec.trtllm.releases import Runtime, find, resolve_runtime
 
@@ -72,11 +72,15 @@ def plan_of(
 def ensure(spec: Spec, engines: Path, say: Say, *, advance: Advance | None = None) -> Artifacts:
     """All that the spec needs, built where it is missing. ``say`` is told what happens, one line at a time.
 
-    What is all there is only looked at, so that a store that cannot be written serves too.
+    What is all there is only looked at, so that a store that cannot be written serves too. Kernels that did not
+    compile are not tried again here: ``building`` does.
     """
-    found = _look_up(spec, engines)
-    if found and all(artifact is not None for artifact in found.values()):
-        return {role: artifact for role, artifact in found.items() if artifact is not None}
+    found = _look_up(spec, engines) or []
+    failed = [step for step, artifact in found if artifact is None and _tried(step, Store(engines.absolute()))]
+    if found and all(artifact is not None or step in failed for step, artifact in found):
+        for step in failed:
+            say(f"going on without {step.role}, which failed before; `trtspec build` tries it again")
+        return {step.role: artifact for step, artifact in found if artifact is not None}
     with building(spec, engines, say, advance=advance) as (_, artifacts):
         return artifacts
 
@@ -92,13 +96,15 @@ def building(
 ) -> Iterator[tuple[Plan, Artifacts]]:
     """As ``ensure``; what runs inside still holds the store's lock, so that nobody else builds meanwhile."""
     store = Store(engines.absolute())
+    refuse_early(plan_of(spec, engines, model_repo), store)  # before a long download too
     with store.lock(say):
         known = _fetched(spec, store, say)
         planned = plan_of(spec, engines, model_repo, known=known)
         refuse_early(planned, store)
         artifacts: dict[str, Artifact] = {}
         for step in planned.stored:
-            artifact = _made(step, store, known.get(step.role), say, advance or _unwatched)
+            about = {"source": _source(spec, step.role, known.get(step.role))}
+            artifact = _made(step, store, about, say, advance or _unwatched)
             if artifact is not None:
                 artifacts[step.role] = artifact
         _record(spec, store, artifacts)
@@ -107,22 +113,27 @@ def building(
 
 def built(spec: Spec, engines: Path) -> Artifacts:
     """What ``ensure`` would return, when it is all there. Raises BuildError that names ``trtspec build``."""
-    found = _look_up(spec, engines)
+    store, found = Store(engines.absolute()), _look_up(spec, engines)
     if found is None:
-        return _recorded(spec, Store(engines.absolute()))
-    for role, artifact in found.items():
-        if artifact is None and not (role == KERNELS and spec.reference.compile == "auto"):
-            raise _not_built(spec, role, Store(engines.absolute()))
-    return {role: artifact for role, artifact in found.items() if artifact is not None}
+        return _recorded(spec, store)
+    for step, artifact in found:
+        if artifact is None and not step.optional:
+            raise _not_built(spec, step.role, store)
+    return {step.role: artifact for step, artifact in found if artifact is not None}
 
 
-def _look_up(spec: Spec, engines: Path) -> dict[str, Artifact | None] | None:
-    """Role -> its artifact, None where it is missing. None for all where a model's content is not known."""
+def _look_up(spec: Spec, engines: Path) -> list[tuple[Step, Artifact | None]] | None:
+    """Each step with its artifact. None when a model's content is not known, and so no key."""
     known = look(spec)
     if any(here is None or here.identity is None for here in known.values()):
         return None
     store = Store(engines.absolute())
-    return {step.role: store.find(step) for step in plan_of(spec, engines, known=known).stored}
+    return [(step, store.find(step)) for step in plan_of(spec, engines, known=known).stored]
+
+
+def _tried(step: Step, store: Store) -> bool:
+    """An optional step that left its log and no artifact."""
+    return step.optional and store.log_of(step).exists()
 
 
 def _compiler(spec: Spec, machine: MachineFacts) -> Compiler | None:
@@ -175,12 +186,12 @@ def refuse_early(planned: Plan, store: Store) -> None:
         )
 
 
-def _made(step: Step, store: Store, known: Known | None, say: Say, advance: Advance) -> Artifact | None:
+def _made(step: Step, store: Store, about: Mapping[str, Any], say: Say, advance: Advance) -> Artifact | None:
     """None when an optional step failed."""
     if not step.cached:
         say(f"{step.id}: to {step.output}")
     try:
-        artifact = store.make(step, lambda one, folder, log: _perform(one, folder, log, advance), say, _about(known))
+        artifact = store.make(step, lambda one, folder, log: _perform(one, folder, log, advance), say, about)
     except TrtspecError as error:
         if not step.optional or isinstance(error, StoreError):
             raise
@@ -190,16 +201,16 @@ def _made(step: Step, store: Store, known: Known | None, say: Say, advance: Adva
     return artifact
 
 
-def _about(known: Known | None) -> dict[str, Any]:
+def _source(spec: Spec, role: str, known: Known | None) -> dict[str, Any] | None:
+    """Where a role's content came from, for the manifest; None for kernels, which come from us."""
     if known is None:
-        return {"source": None}
+        return None
     return {
-        "source": {
-            "path": str(known.path),
-            "revision": known.revision,
-            "files": dict(known.files),
-            "tokenizer": known.tokenizer,
-        }
+        "model": models_of(spec)[role].model,
+        "path": str(known.path),
+        "revision": known.revision,
+        "files": dict(known.files),
+        "tokenizer": known.tokenizer,
     }
 
 
