@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -243,3 +244,16 @@ def test_rope_settings_survive(tmp_path: Path) -> None:
     toys.random_checkpoint(tmp_path / "m", rope=rope)
     pack_weights(tmp_path / "m", tmp_path / "out", "float32")
     assert read_packed(tmp_path / "out")[0].rope == rope
+
+
+def test_memory_stays_far_below_the_size_of_a_matrix(tmp_path: Path) -> None:
+    folder = toys.random_checkpoint(tmp_path / "m", vocab=200_000, layers=1, tokenizer=False)
+    size = (folder / "model.safetensors").stat().st_size
+    tracemalloc.start()
+    try:
+        pack_weights(folder, tmp_path / "out", "bfloat16")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert size > 6 * (8 << 20)
+    assert peak < 8 << 20
