@@ -109,6 +109,6 @@ FRONT_OUTPUTS: tuple[Tensor, ...] = (
     Tensor("status", "STRING", optional=False),
 )
 
-# The internal engine: one JSON command in, JSON events out (trtspec.triton.wire).
+# The internal engine: one JSON command in, one JSON answer out (trtspec.triton.wire).
 ENGINE_INPUTS: tuple[Tensor, ...] = (Tensor("command", "STRING", optional=False),)
 ENGINE_OUTPUTS: tuple[Tensor, ...] = (Tensor("event", "STRING", optional=False),)

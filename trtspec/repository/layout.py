@@ -83,7 +83,7 @@ def _model(name: str, module: str, places: list[str], decided: Mapping[str, Any]
         name,
         ENGINE_INPUTS if internal else FRONT_INPUTS,
         ENGINE_OUTPUTS if internal else FRONT_OUTPUTS,
-        decoupled=module != "unary",
+        decoupled=module == "front",
         max_batch_size=0 if internal else 1,
     )
     return {

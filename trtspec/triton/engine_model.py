@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import queue
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,89 +19,65 @@ from trtspec.runtime.options import EngineOptions
 from trtspec.runtime.types import Step
 from trtspec.triton import wire
 from trtspec.triton.decided import decided
+from trtspec.triton.mailbox import Mailbox
 
 log = logging.getLogger("trtspec.engine")
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class TritonPythonModel:
-    """Decoupled. ``execute`` only hands over: it never waits for a step."""
+    """Not decoupled (see bls.py): each command gets one answer, and steps are pulled, those of all requests at once.
+
+    ``execute`` only hands over: it never waits for a step.
+    """
 
     def initialize(self, args: Mapping[str, str]) -> None:
-        self._engine = self.open(decided(args))
-        self._outbox = Outbox()
-
-    def open(self, settings: Mapping[str, Any]) -> LocalEngine:
+        settings = decided(args)
         tokenizer = load_tokenizer(Path(settings["tokenizer"]))
-        return LocalEngine.open(EngineOptions.from_dict(settings["options"]), stop_checker_factory(tokenizer))
+        options = EngineOptions.from_dict(settings["options"])
+        self._engine = LocalEngine.open(options, stop_checker_factory(tokenizer))
+        self._mailbox = Mailbox(_send)
 
     def execute(self, requests: list[Any]) -> None:
         for request in requests:
             sender = request.get_response_sender()
             try:
                 command = pb_utils.get_input_tensor_by_name(request, "command").as_numpy()[0]
-                self._obey(wire.decode(command), sender)
+                answer = self._obey(wire.decode(command), sender)
             except Exception as error:  # the last place that can still answer
                 log.exception("a command failed")
-                message = error.message if isinstance(error, TrtspecError) else f"{type(error).__name__}: {error}"
-                self._outbox.put(sender, {"error": message}, True)
+                answer = {
+                    "error": error.message if isinstance(error, TrtspecError) else f"{type(error).__name__}: {error}"
+                }
+            if answer is not None:
+                _send(sender, answer)
 
     def finalize(self) -> None:
         self._engine.close()
-        self._outbox.close()
+        self._mailbox.close()
 
-    def _obey(self, command: Mapping[str, Any], sender: Any) -> None:
+    def _obey(self, command: Mapping[str, Any], sender: Any) -> dict[str, Any] | None:
+        """The answer; None for a pull, which the mailbox answers."""
         op = command["op"]
+        if op == "pull":
+            self._mailbox.pull(sender)
+            return None
         if op == "generate":
-            self._generate(command["request"], sender)
-            return
+            self._engine.submit(wire.request_from_dict(command["request"]), self._on_step)
+            return {}
         if op == "cancel":
             self._engine.cancel(command["id"])
-            answer: dict[str, Any] = {}
-        elif op == "status":
-            answer = wire.status_to_dict(self._engine.status())
-        elif op == "hello":
-            answer = wire.hello_to_dict(self._engine.capabilities(), os.getpid())
-        else:
-            answer = {"error": f"unknown op {op!r}"}
-        self._outbox.put(sender, answer, True)
+            return {}
+        if op == "status":
+            return wire.status_to_dict(self._engine.status())
+        if op == "hello":
+            return wire.hello_to_dict(self._engine.capabilities(), os.getpid())
+        return {"error": f"unknown op {op!r}"}
 
-    def _generate(self, data: Mapping[str, Any], sender: Any) -> None:
-        request = wire.request_from_dict(data)
-
-        def on_step(step: Step) -> None:
-            self._outbox.put(sender, wire.step_to_dict(step), step.finish is not None or step.error is not None)
-
-        try:
-            self._engine.submit(request, on_step)
-        except (TrtspecError, ValueError) as error:
-            on_step(Step(request.id, (), error=str(error)))
+    def _on_step(self, step: Step) -> None:
+        self._mailbox.put(wire.step_to_dict(step))
 
 
-class Outbox:
-    """Sends events from one thread, in order, so that the engine's own thread never waits for Triton."""
-
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[Any, dict[str, Any], bool] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._loop, name="trtspec-outbox", daemon=True)
-        self._thread.start()
-
-    def put(self, sender: Any, event: dict[str, Any], final: bool) -> None:
-        self._queue.put((sender, event, final))
-
-    def close(self) -> None:
-        """Sends what is waiting, then ends."""
-        self._queue.put(None)
-        self._thread.join()
-
-    def _loop(self) -> None:
-        while (entry := self._queue.get()) is not None:
-            try:
-                _send(*entry)
-            except Exception:  # the front is gone; its request ends by itself, the others go on
-                log.exception("an event could not be sent")
-
-
-def _send(sender: Any, event: dict[str, Any], final: bool) -> None:
-    tensor = pb_utils.Tensor("event", np.array([wire.encode(event)], dtype=np.object_))
-    sender.send(pb_utils.InferenceResponse(output_tensors=[tensor]), flags=_FINAL if final else 0)
+def _send(sender: Any, answer: dict[str, Any]) -> None:
+    tensor = pb_utils.Tensor("event", np.array([wire.encode(answer)], dtype=np.object_))
+    sender.send(pb_utils.InferenceResponse(output_tensors=[tensor]), flags=_FINAL)

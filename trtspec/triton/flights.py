@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Protocol
 
-from trtspec.errors import ServeError
-
 log = logging.getLogger("trtspec.front")
 
 WATCH_SECONDS = 0.05  # between two looks of the watcher
@@ -22,8 +20,6 @@ class Client(Protocol):
     """The part of an Answer that matters here."""
 
     def gone(self) -> bool: ...
-
-    def fail(self, error: BaseException) -> None: ...
 
 
 class Flight:
@@ -87,14 +83,20 @@ class Flights:
 
 
 class Watcher:
-    """``lost`` says in words that the engine is gone, once it is: every flight is then answered with that, and ended.
+    """``on_lost`` is told, while it is so, in words, that what the flights wait for is gone (``lost``).
 
-    The reader of a dead engine's steps blocks for ever (Triton 2.51 says nothing to it), so this is not its task.
+    Nobody else can see it: Triton 2.51 leaves a call to a model whose process has died without an answer.
     """
 
-    def __init__(self, flights: Flights, lost: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        flights: Flights,
+        lost: Callable[[], str | None] = lambda: None,
+        on_lost: Callable[[str], None] = lambda reason: None,
+    ) -> None:
         self._flights = flights
         self._lost = lost
+        self._on_lost = on_lost
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="trtspec-watcher", daemon=True)
         self._thread.start()
@@ -112,8 +114,8 @@ class Watcher:
 
     def _look(self) -> None:
         lost = self._lost()
+        if lost is not None:
+            self._on_lost(lost)
+            return
         for flight in self._flights.all():
-            if lost is not None:
-                flight.client.fail(ServeError(lost, code="engine_gone"))
-            else:
-                flight.look()
+            flight.look()

@@ -54,7 +54,7 @@ class Service:
         self._numbers = itertools.count()  # for requests without an id
         self._flights = Flights()
         self._link = Link(engine, self._open_door)
-        self._watcher = Watcher(self._flights, self._link.lost)
+        self._watcher = Watcher(self._flights, self._link.lost, engine.fail_all)
 
     def serve(self, asked: Asked, client: Client, request_id: str) -> None:
         """``request_id`` may be empty. Raises what went wrong when nothing has answered the client yet."""
@@ -85,6 +85,7 @@ class Service:
     def close(self) -> None:
         self._watcher.close()
         self._link.close()
+        self._engine.close()
 
     def _probe(self) -> dict[str, Any]:
         """Proves the whole way to a token. Raises when there is none."""

@@ -25,13 +25,15 @@ log = logging.getLogger("trtspec.unary")
 
 
 class TritonPythonModel:
-    """Not decoupled, yet answers later through response senders, so that requests do not wait for each other."""
+    """Reads a decoupled model, which is safe where each answer is one response (see bls.py).
+
+    Not decoupled itself, yet answers later through response senders, so that requests do not wait for each other."""
 
     def initialize(self, args: Mapping[str, str]) -> None:
         self._front = decided(args)["front"]
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="trtspec-unary")
         self._flights = Flights()
-        self._watcher = Watcher(self._flights, lambda: None)
+        self._watcher = Watcher(self._flights)
 
     def execute(self, requests: list[Any]) -> None:
         for request in requests:

@@ -1,8 +1,9 @@
-"""What the front and the internal engine model say to each other: JSON, one command in, events out.
+"""What the front and the internal engine model say to each other: JSON, one command in, one answer out.
 
-Commands: ``{"op": "generate", "request": {...}}`` streams one event per step; ``{"op": "cancel", "id": ...}``,
-``{"op": "status"}`` and ``{"op": "hello"}`` (capabilities and the engine's process id) answer once. An event is a
-step, the answer, or ``{"error": text}``.
+Commands: ``{"op": "generate", "request": {...}}`` starts a request; ``{"op": "pull"}`` answers
+``{"events": [step, ...]}`` when there are any, those of all requests at once; ``{"op": "cancel", "id": ...}``;
+``{"op": "status"}``; ``{"op": "hello"}`` (capabilities and the engine's process id). Any may answer
+``{"error": text}``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+import queue
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +13,11 @@ from trtspec.errors import ServeError
 from trtspec.runtime.types import Capabilities, EngineRequest, EngineStatus, Step
 from trtspec.triton import wire
 
-# Sends one command to the engine's model and yields its events. Raises ServeError when the engine cannot be reached.
-Call = Callable[[Mapping[str, Any]], Iterator[dict[str, Any]]]
+log = logging.getLogger("trtspec.front")
+
+# Sends one command to the engine's model and returns its answer. Raises ServeError when it cannot be reached.
+Call = Callable[[Mapping[str, Any]], dict[str, Any]]
+Inbox = queue.SimpleQueue[Step | ServeError]
 
 
 @dataclass(frozen=True)
@@ -21,10 +27,18 @@ class Hello:
 
 
 class ReferenceEngine:
-    """Implements ``runtime.types.Engine``. A caller blocks in ``generate`` until the next step comes."""
+    """Implements ``runtime.types.Engine``. One thread pulls the steps of all requests and hands them out.
+
+    So the cost of the way is paid once for a step of the whole batch, and no caller blocks inside Triton.
+    """
 
     def __init__(self, call: Call) -> None:
         self._call = call
+        self._inboxes: dict[str, Inbox] = {}
+        self._wake = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._loop, name="trtspec-puller", daemon=True)
+        self._thread.start()
 
     def hello(self) -> Hello:
         answer = self._ask({"op": "hello"})
@@ -34,13 +48,23 @@ class ReferenceEngine:
         return self.hello().capabilities
 
     def generate(self, request: EngineRequest) -> Iterator[Step]:
+        inbox: Inbox = queue.SimpleQueue()
+        with self._wake:
+            self._inboxes[request.id] = inbox
+            self._wake.notify()
         ended = False
         try:
-            for event in self._call({"op": "generate", "request": wire.request_to_dict(request)}):
-                step = wire.step_from_dict(event)
+            self._ask({"op": "generate", "request": wire.request_to_dict(request)})
+            while not ended:
+                step = inbox.get()
+                if isinstance(step, ServeError):
+                    ended = True
+                    raise step
                 ended = step.finish is not None or step.error is not None
                 yield step
         finally:
+            with self._wake:
+                del self._inboxes[request.id]
             if not ended:
                 self.cancel(request.id)
 
@@ -50,9 +74,43 @@ class ReferenceEngine:
     def status(self) -> EngineStatus:
         return wire.status_from_dict(self._ask({"op": "status"}))
 
+    def fail_all(self, reason: str) -> None:
+        """Ends every request in flight with an error; for when the engine is known to be gone."""
+        with self._wake:
+            for inbox in self._inboxes.values():
+                inbox.put(ServeError(reason, code="engine_gone"))
+
+    def close(self) -> None:
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+
     def _ask(self, command: Mapping[str, Any]) -> dict[str, Any]:
-        for event in self._call(command):
-            if "error" in event:
-                raise ServeError(f"the engine answered {command['op']} with: {event['error']}", code="engine_error")
-            return event
-        raise ServeError(f"the engine gave no answer to {command['op']}", code="engine_silent")
+        answer = self._call(command)
+        if "error" in answer:
+            raise ServeError(f"the engine answered {command['op']} with: {answer['error']}", code="engine_error")
+        return answer
+
+    def _loop(self) -> None:
+        """Pulls only while a request is in flight, so that an idle server has nothing to wait for when it stops."""
+        while self._wait_for_work():
+            try:
+                events = self._ask({"op": "pull"})["events"]
+            except Exception as error:
+                log.exception("the engine's steps cannot be read")
+                self.fail_all(f"the engine's steps cannot be read: {error}")
+                continue
+            for event in events:
+                self._hand_out(wire.step_from_dict(event))
+
+    def _wait_for_work(self) -> bool:
+        with self._wake:
+            while not self._inboxes and not self._closing:
+                self._wake.wait()
+            return not self._closing
+
+    def _hand_out(self, step: Step) -> None:
+        with self._wake:
+            inbox = self._inboxes.get(step.request_id)
+        if inbox is not None:  # else its reader has gone, and has cancelled it
+            inbox.put(step)
