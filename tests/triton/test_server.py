@@ -191,6 +191,19 @@ def test_stop_cancels_the_request_of_that_id(toy: Toy) -> None:
     assert "no request with the id 'mine'" in answer["error"]
 
 
+def test_stop_reaches_a_plain_infer_through_the_unary_model(toy: Toy, http: HttpServer) -> None:
+    fields = {"id": "plain", "text_input": "L", "max_tokens": 4000, "route": "creative"}
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(post, toy, fields, "toy_unary")
+        while http.command("toy", "status")["active"] == 0:
+            assert not asked.done()
+        code, answer = post(toy, {"id": "plain", "stop": True}, "toy_unary")
+        assert (code, answer["finish_reason"]) == (200, "cancelled")
+        code, answer = asked.result()
+    assert (code, answer["finish_reason"]) == (200, "cancelled")
+    assert answer["num_output_tokens"] < 4000
+
+
 def test_32_streams_at_once_each_get_their_own_answer(toy: Toy) -> None:
     def one(number: int) -> str:
         with client(toy) as grpc:

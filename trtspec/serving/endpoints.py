@@ -34,21 +34,10 @@ class Endpoints:
         return f"http://{self._reachable}:{self.metrics_port}/metrics"
 
     def require_free(self, spec: Spec) -> None:
-        """Raises ServeError for the first port that is taken, or asked for twice."""
-        seen: dict[int, str] = {}
+        """Raises ServeError for the first port that is taken."""
         for key in ("http_port", "grpc_port", "metrics_port"):
             port = getattr(self, key)
             line, column = spec.position(f"serving.{key}")
-            if port in seen:
-                raise ServeError(
-                    f"serving.{key} and serving.{seen[port]} are both {port}",
-                    code="port_twice",
-                    where=f"serving.{key}",
-                    line=line,
-                    column=column,
-                    hint="give each its own port",
-                )
-            seen[port] = key
             if machine.busy(self.host, port):
                 raise ServeError(
                     f"port {port} of {self.host} is taken (or {self.host} is not an address of this machine)",

@@ -17,7 +17,7 @@ from trtspec.triton.answer import Answer
 from trtspec.triton.bls import caller
 from trtspec.triton.decided import decided
 from trtspec.triton.engines.reference import ReferenceEngine
-from trtspec.triton.inputs import in_tensor_words, read_inputs
+from trtspec.triton.inputs import read_inputs
 from trtspec.triton.metrics import Metrics
 from trtspec.triton.routes import Routes
 from trtspec.triton.service import Service
@@ -61,7 +61,7 @@ class TritonPythonModel:
             asked = read_inputs(_tensors(request), request.parameters(), request.request_id())
             self._service.serve(asked, answer, request.request_id())
         except RequestError as error:
-            answer.fail(in_tensor_words(error))
+            answer.fail(error)
         except BaseException as error:
             log.exception("request %r failed", request.request_id())
             answer.fail(error)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -91,13 +92,13 @@ def read_inputs(tensors: Tensors, parameters: str | None, request_id: str) -> As
 
 
 def in_tensor_words(error: RequestError) -> RequestError:
-    """The same error under the name the client used: ``prompt`` is ``text_input`` here."""
-    names = {"prompt": "text_input", "stop": "stop_words"}
-    name = names.get(error.field)
-    if name is None:
-        return error
-    message = error.message.replace(error.field, name, 1) if error.message.startswith(error.field) else error.message
-    return RequestError(name, message.replace("of prompt, ", "of text_input, "), hint=error.hint)
+    """The same error under the names the client used: ``prompt`` is ``text_input`` here, ``stop`` is ``stop_words``."""
+    message = error.message
+    if message.startswith("give exactly one of prompt"):
+        message = re.sub(r"\bprompt\b", "text_input", message)
+    name = {"prompt": "text_input", "stop": "stop_words"}.get(error.field, error.field)
+    message = re.sub(rf"^(every entry of )?{re.escape(error.field)}\b", rf"\g<1>{name}", message)
+    return RequestError(name, message, hint=error.hint)
 
 
 def _refuse_unknown(given: Mapping[str, Any], request_id: str) -> None:

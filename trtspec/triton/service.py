@@ -16,7 +16,7 @@ from trtspec.runtime.types import Capabilities, EngineRequest, Step
 from trtspec.triton import outputs
 from trtspec.triton.engines.reference import ReferenceEngine
 from trtspec.triton.flights import Flight, Flights, Watcher
-from trtspec.triton.inputs import Asked
+from trtspec.triton.inputs import Asked, in_tensor_words
 from trtspec.triton.link import Link
 from trtspec.triton.metrics import Metrics
 from trtspec.triton.routes import Routes
@@ -65,8 +65,7 @@ class Service:
         if asked.command is not None:
             client.end(outputs.status(self._probe() if asked.command == "probe" else self.status()))
             return
-        request = parse_request(asked.fields, request_id or str(next(self._numbers)))
-        prepared = self._front.prepare(request, in_flight=len(self._flights) + 1)
+        prepared = self._prepare(asked, request_id)
         engine_id = prepared.engine_request.id
         with self._flights.open(request_id, client, lambda: self._engine.cancel(engine_id)) as flight:
             self._answer(prepared, asked, client, flight)
@@ -97,6 +96,13 @@ class Service:
 
     def _open_door(self, capabilities: Capabilities) -> None:
         self._front = Front(self._settings, self._tokenizer, capabilities)
+
+    def _prepare(self, asked: Asked, request_id: str) -> Prepared:
+        try:
+            request = parse_request(asked.fields, request_id or str(next(self._numbers)))
+            return self._front.prepare(request, in_flight=len(self._flights) + 1)
+        except RequestError as error:
+            raise in_tensor_words(error) from error
 
     def _stop(self, asked: Asked, client: Client, request_id: str) -> None:
         if not request_id:

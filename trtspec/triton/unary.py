@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
+from trtspec.triton import outputs
 from trtspec.triton.answer import Answer
 from trtspec.triton.decided import decided
 from trtspec.triton.flights import Flights, Watcher
@@ -59,24 +60,32 @@ class TritonPythonModel:
                 answer.fail(RuntimeError("the request ended without an answer"))
 
     def _relay(self, request: Any, answer: Answer) -> None:
-        parameters = json.loads(request.parameters() or "{}")
-        if parameters.get("id") == request.request_id():
-            del parameters["id"]
+        stop = any(tensor.name() == "stop" and tensor.as_numpy().any() for tensor in request.inputs())
+        if stop and request.request_id() and self._flights.cancel(request.request_id()):
+            answer.end(outputs.stopped())
+            return
+        # A name of ours, so that a cancel meets this request alone.
+        name = request.request_id() if stop else f"unary-{uuid.uuid4().hex}"
         wanted = list(request.requested_output_names())
-        passed_on = pb_utils.InferenceRequest(
-            request_id=f"unary-{uuid.uuid4().hex}",  # ours, so that a cancel meets this request alone
-            model_name=self._front,
-            inputs=[tensor for tensor in request.inputs() if tensor.name() != "stream"],
-            requested_output_names=list({*wanted, "status"}),
-            parameters={**parameters, RELAYED: request.request_id()},
-        )
-        request_id = passed_on.request_id()
-        with self._flights.open(request_id, answer, lambda: self._cancel(request_id)):
+        passed_on = self._passed_on(request, name, wanted)
+        with self._flights.open(request.request_id(), answer, lambda: self._cancel(name)):
             for response in passed_on.exec(decoupled=True):
                 if response.has_error():
                     answer.fail_as(response.error().message(), "UNAVAILABLE")  # the front itself cannot be reached
                 else:
                     _pass_on(response.output_tensors(), wanted, answer)
+
+    def _passed_on(self, request: Any, name: str, wanted: list[str]) -> Any:
+        parameters = json.loads(request.parameters() or "{}")
+        if parameters.get("id") == request.request_id():
+            del parameters["id"]
+        return pb_utils.InferenceRequest(
+            request_id=name,
+            model_name=self._front,
+            inputs=[tensor for tensor in request.inputs() if tensor.name() != "stream"],
+            requested_output_names=list({*wanted, "status"}),
+            parameters={**parameters, RELAYED: request.request_id()},
+        )
 
     def _cancel(self, request_id: str) -> None:
         stop = pb_utils.InferenceRequest(
