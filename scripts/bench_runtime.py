@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import platform
 import statistics
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +33,7 @@ from trtspec.spec.template import template
 
 PROMPT = "Explain in a few sentences how a compiler turns source code into machine code."
 GIB = 1 << 30
+THREADS = 2
 
 
 def main() -> None:
@@ -40,7 +43,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("-o", "--out", type=Path)
     args = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(THREADS)
     options = _options(args.engines)
     tokenizer = load_tokenizer(Path(options.target))
     prompt = tokenizer.encode(tokenizer.render_chat([{"role": "user", "content": PROMPT}]), False)
@@ -49,11 +52,13 @@ def main() -> None:
     texts: dict[str, list[int]] = {}
     bandwidth = read_bandwidth()
     for round_ in range(args.rounds + 1):  # the first is a warm-up
-        for name, run in arms.items():
-            speed, ids = run()
+        for name, worker in arms.items():
+            speed, ids = worker.run()
             texts[name] = ids
             if round_:
                 speeds[name].append(speed)
+    for worker in arms.values():
+        worker.close()
     result = _result(options, bandwidth, speeds, texts)
     print(_table(result))
     if args.out is not None:
@@ -74,11 +79,40 @@ def _options(engines: Path) -> EngineOptions:
 Arm = Callable[[], tuple[float, list[int]]]
 
 
-def _arms(options: EngineOptions, prompt: list[int], tokens: int) -> dict[str, Arm]:
-    arms: dict[str, Arm] = {"hugging_face": _hugging_face(options, prompt, tokens)}
-    arms["torch"] = _ours(replace(options, compile="off"), prompt, tokens)
+class Worker:
+    """One arm in a process of its own, as its users would run it; idle while another arm is timed."""
+
+    def __init__(self, make: Callable[..., Callable[[], Any]], *args: Any) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_work, args=(theirs, make, args), daemon=True)
+        self._process.start()
+        self._pipe.recv()  # it is ready
+
+    def run(self) -> Any:
+        self._pipe.send("run")
+        return self._pipe.recv()
+
+    def close(self) -> None:
+        self._pipe.send("end")
+        self._process.join()
+
+
+def _work(pipe: Connection, make: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    torch.set_num_threads(THREADS)
+    run = make(*args)
+    pipe.send("ready")
+    while pipe.recv() == "run":
+        pipe.send(run())
+
+
+def _arms(options: EngineOptions, prompt: list[int], tokens: int) -> dict[str, Worker]:
+    arms = {
+        "hugging_face": Worker(_hugging_face, options, prompt, tokens),
+        "torch": Worker(_ours, replace(options, compile="off"), prompt, tokens),
+    }
     if options.kernels is not None:
-        arms["native"] = _ours(options, prompt, tokens)
+        arms["native"] = Worker(_ours, options, prompt, tokens)
     return arms
 
 
@@ -191,6 +225,10 @@ def _weight_bytes(folder: Path) -> int:
     return sum(tensor.nbytes for tensor in packed.values()) - unread
 
 
+def _splitter(options: EngineOptions) -> Callable[[], dict[str, float]]:
+    return lambda: _split(options)
+
+
 def _split(options: EngineOptions, steps: int = 60) -> dict[str, float]:
     """Milliseconds a plain step spends in each operation, and in everything else."""
     core: Core = build_core(options)
@@ -236,9 +274,12 @@ def _result(
             "share_of_floor": statistics.median(values) / floor,
             "same_ids_as_hugging_face": _agree(texts[name], texts["hugging_face"]),
         }
-    split = {"torch": _split(replace(options, compile="off"))}
-    if options.kernels is not None:
-        split["native"] = _split(options)
+    variants = {"torch": replace(options, compile="off")} | ({"native": options} if options.kernels else {})
+    split = {}
+    for name, variant in variants.items():
+        worker = Worker(_splitter, variant)
+        split[name] = worker.run()
+        worker.close()
     return {
         "machine": {
             "processor": _processor(),

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from google.protobuf import text_format
 from tritonclient.grpc import model_config_pb2
-from trtspec.front.settings import FrontSettings
 
 from trtspec.errors import BuildError
+from trtspec.front.settings import FrontSettings
 from trtspec.repository.layout import lay_out
 from trtspec.repository.tree import Repository
 from trtspec.runtime.options import EngineOptions

@@ -31,23 +31,32 @@ log = logging.getLogger(__name__)
 
 
 class LocalEngine:
-    """Thread-safe; ``close`` ends the thread. Open it with ``open``."""
+    """Thread-safe; ``close`` ends the thread. Open it with ``open``.
 
-    def __init__(self, core: Core, options: EngineOptions, stop_checkers: StopCheckerFactory | None = None) -> None:
+    All tensor work, opening included, is done on the engine's one thread: OpenMP keeps a team of workers for every
+    thread that ever computed, and GNU's stops waiting actively as soon as there are more of them than processors,
+    which made a step of a small model a quarter slower.
+    """
+
+    def __init__(self, options: EngineOptions, stop_checkers: StopCheckerFactory | None = None) -> None:
         self.options = options
-        self._core = core
         self._stop_checkers = stop_checkers
         self._arrivals: list[Sequence] = []
         self._live: dict[str, Sequence] = {}
         self._wake = threading.Condition()
         self._closing = False
-        self._thread = threading.Thread(target=self._loop, name="trtspec-engine", daemon=True)
+        opened: queue.SimpleQueue[Core | Exception] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._run, args=(opened,), name="trtspec-engine", daemon=True)
         self._thread.start()
+        core = opened.get()
+        if isinstance(core, Exception):
+            raise core
+        self._core = core
 
     @staticmethod
     def open(options: EngineOptions, stop_checkers: StopCheckerFactory | None = None) -> LocalEngine:
         """Maps the packed checkpoints and allocates all KV memory. Raises CheckpointError."""
-        return LocalEngine(build_core(options), options, stop_checkers)
+        return LocalEngine(options, stop_checkers)
 
     def capabilities(self) -> Capabilities:
         o = self.options
@@ -145,28 +154,34 @@ class LocalEngine:
             adjuster=Adjuster(request, vocab, self._core.cache.device) if Adjuster.needed(request) else None,
         )
 
-    def _loop(self) -> None:
+    def _run(self, opened: queue.SimpleQueue[Core | Exception]) -> None:
+        try:
+            core = build_core(self.options)
+        except Exception as error:
+            opened.put(error)
+            return
+        opened.put(core)
         while True:
             with self._wake:
-                while not (self._arrivals or self._core.busy or self._closing):
+                while not (self._arrivals or core.busy or self._closing):
                     self._wake.wait()
                 for sequence in self._arrivals:
-                    self._core.add(sequence)
+                    core.add(sequence)
                 self._arrivals.clear()
                 if self._closing:
                     break
-            self._step()
-        for sequence in self._core.abandon():
+            self._step(core)
+        for sequence in core.abandon():
             self._deliver(sequence, Step(sequence.request.id, (), finish="cancelled"))
 
-    def _step(self) -> None:
+    def _step(self, core: Core) -> None:
         """A failure inside a pass ends the requests that were in it with an error, never the engine."""
         try:
-            results = self._core.step()
+            results = core.step()
         except Exception as error:
             log.exception("a step of the reference engine failed")
             message = f"the engine failed on this request's batch: {type(error).__name__}: {error}"
-            results = [(s, Step(s.request.id, (), error=message)) for s in self._core.abandon()]
+            results = [(s, Step(s.request.id, (), error=message)) for s in core.abandon()]
         for sequence, step in results:
             self._deliver(sequence, step)
 
