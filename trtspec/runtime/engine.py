@@ -230,7 +230,7 @@ def _ops(options: EngineOptions, config: ModelConfig, dtype: torch.dtype) -> Ops
             where="reference.compile",
             hint="install a C++ compiler and run `trtspec build`, or set reference.compile: auto",
         )
-    return TorchOps(config, dtype)
+    return TorchOps(config, dtype, torch.device(options.device))
 
 
 def _proposer(

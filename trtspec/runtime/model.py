@@ -62,16 +62,16 @@ class Decoder:
         ``cache`` [layers, 2, kv_heads, tokens, D]; the spans' keys and values are written into it.
         """
         batch = make_batch(spans, self.cos, self.sin)
-        ops, eps = self.ops, self.config.norm_eps
-        h = self.embed[batch.tokens]
-        x = ops.add_norm(h, None, self.layers[0].attn_norm, eps)
+        ops = self.ops
+        h = self.embed[batch.tokens].to(ops.residual)
+        x = ops.add_norm(h, None, self.layers[0].attn_norm)
         following = [layer.attn_norm for layer in self.layers[1:]] + [self.norm]
         for index, layer in enumerate(self.layers):
             qkv = ops.linear(x, layer.qkv, layer.qkv_bias)
             attended = ops.attend(qkv, batch, cache[index], layer.qk_norms)
-            x = ops.add_norm(h, ops.linear(attended, layer.o, layer.o_bias), layer.mlp_norm, eps)
+            x = ops.add_norm(h, ops.linear(attended, layer.o, layer.o_bias), layer.mlp_norm)
             inner = ops.silu_mul(ops.linear(x, layer.gate_up, layer.gate_up_bias))
-            x = ops.add_norm(h, ops.linear(inner, layer.down, layer.down_bias), following[index], eps)
+            x = ops.add_norm(h, ops.linear(inner, layer.down, layer.down_bias), following[index])
         wanted = x if batch.logit_rows is None else x[batch.logit_rows]
         return ops.logits(wanted, self.head)
 

@@ -27,7 +27,7 @@ class NativeOps:
 
     def __init__(self, config: ModelConfig, library: Path, dtype: torch.dtype) -> None:
         self.config = config
-        self._dtype = dtype
+        self.residual = self._dtype = dtype
         try:
             lib = ctypes.CDLL(str(library))
             abi = int(lib.kernels_abi())
@@ -63,10 +63,12 @@ class NativeOps:
         self._logits(x.data_ptr(), weight.data_ptr(), out.data_ptr(), rows, weight.shape[0], size)
         return out
 
-    def add_norm(self, h: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+    def add_norm(self, h: Tensor, delta: Tensor | None, weight: Tensor) -> Tensor:
         out = torch.empty_like(h)
         delta_at = None if delta is None else delta.data_ptr()
-        self._add_norm(h.data_ptr(), delta_at, weight.data_ptr(), eps, out.data_ptr(), h.shape[0], h.shape[1])
+        self._add_norm(
+            h.data_ptr(), delta_at, weight.data_ptr(), self.config.norm_eps, out.data_ptr(), h.shape[0], h.shape[1]
+        )
         return out
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:

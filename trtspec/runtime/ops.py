@@ -14,7 +14,9 @@ Tensor = torch.Tensor
 
 
 class Ops(Protocol):
-    """T tokens of a pass, H hidden size. The residual stream ``h`` [T, H] is updated in place."""
+    """T tokens of a pass, H hidden size. The residual stream ``h`` [T, H] of dtype ``residual`` is updated in place."""
+
+    residual: torch.dtype
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor: ...
 
@@ -22,8 +24,8 @@ class Ops(Protocol):
         """[rows, vocabulary] float32."""
         ...
 
-    def add_norm(self, h: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> Tensor:
-        """h += delta; returns RMSNorm(h) * weight."""
+    def add_norm(self, h: Tensor, delta: Tensor | None, weight: Tensor) -> Tensor:
+        """h += delta; returns RMSNorm(h) * weight in the compute dtype."""
         ...
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
@@ -43,11 +45,14 @@ class Ops(Protocol):
 
 
 class TorchOps:
-    """Any device and dtype."""
+    """Any device and dtype. Written for few operations: at one row each costs more in dispatch than in arithmetic."""
 
-    def __init__(self, config: ModelConfig, dtype: torch.dtype) -> None:
+    residual = torch.float32  # spares a conversion in every norm, and rounds less
+
+    def __init__(self, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> None:
         self.config = config
         self.dtype = dtype
+        self._eps = torch.tensor(config.norm_eps, device=device)
 
     def linear(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         return F.linear(x, weight, bias)
@@ -57,10 +62,12 @@ class TorchOps:
             return torch.mv(weight, x[0]).unsqueeze(0).float()
         return F.linear(x, weight).float()
 
-    def add_norm(self, h: Tensor, delta: Tensor | None, weight: Tensor, eps: float) -> Tensor:
+    def add_norm(self, h: Tensor, delta: Tensor | None, weight: Tensor) -> Tensor:
         if delta is not None:
             h += delta
-        return _rms_norm(h, weight, eps)
+        norm = torch.linalg.vector_norm(h, dim=-1, keepdim=True)
+        scale = torch.addcmul(self._eps, norm, norm, value=1 / h.shape[-1]).rsqrt_()
+        return torch.mul(h * scale, weight, out=h.new_empty(h.shape, dtype=self.dtype))
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         gate, up = gate_up.chunk(2, dim=-1)
@@ -84,22 +91,20 @@ class TorchOps:
         kv.index_copy_(2, batch.slots, fresh.permute(1, 2, 0, 3))
         outs = []
         for at, count, start, past in batch.spans:
-            seen = slice(start, start + past + count)
-            outs.append(self._attend_one(heads[at : at + count, : c.num_heads], kv[0, :, seen], kv[1, :, seen], past))
-        out = outs[0] if len(outs) == 1 else torch.cat(outs)
-        return out.reshape(tokens, c.num_heads * c.head_dim)
+            k, v = torch.split(kv[:, :, start : start + past + count], 1)
+            outs.append(self._attend_one(heads[at : at + count, : c.num_heads], k, v, past))
+        return outs[0] if len(outs) == 1 else torch.cat(outs)
 
     def _attend_one(self, q: Tensor, k: Tensor, v: Tensor, past: int) -> Tensor:
-        """q [n, heads, D] over k, v [kv_heads, past + n, D]; query heads of a group are a batch over shared keys."""
+        """q [n, heads, D] over k, v [1, kv_heads, past + n, D] -> [n, heads D]; heads of a group share their keys."""
         n, heads, dim = q.shape
-        kv_heads, total, _ = k.shape
+        _, kv_heads, total, _ = k.shape
         group = heads // kv_heads
         window = self.config.sliding_window
         if n == 1:
             if window is not None and total > window:
-                k, v = k[:, -window:], v[:, -window:]
-            out = F.scaled_dot_product_attention(q.reshape(1, kv_heads, group, dim), k.unsqueeze(0), v.unsqueeze(0))
-            return out.view(1, heads, dim)
+                k, v = k[:, :, -window:], v[:, :, -window:]
+            return F.scaled_dot_product_attention(q.view(1, kv_heads, group, dim), k, v).view(1, heads * dim)
         position = torch.arange(past, past + n, device=q.device).unsqueeze(1)
         key = torch.arange(total, device=q.device)
         mask = key <= position
@@ -107,18 +112,14 @@ class TorchOps:
             mask &= key > position - window
         grouped = q.reshape(n, kv_heads, group, dim).permute(1, 2, 0, 3)
         shape = (kv_heads, group, total, dim)
-        out = F.scaled_dot_product_attention(
-            grouped, k.unsqueeze(1).expand(shape), v.unsqueeze(1).expand(shape), attn_mask=mask
-        )
-        return out.permute(2, 0, 1, 3).reshape(n, heads, dim)
+        k, v = k.transpose(0, 1).expand(shape), v.transpose(0, 1).expand(shape)
+        out = F.scaled_dot_product_attention(grouped, k, v, attn_mask=mask)
+        return out.permute(2, 0, 1, 3).reshape(n, heads * dim)
 
 
 def _rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """In float32, as all families here do; weight is float32. Five small operations, where F.rms_norm takes eight."""
-    y = x.to(torch.float32, copy=True)
-    norm = torch.linalg.vector_norm(y, dim=-1, keepdim=True)
-    scale = norm.square_().div_(x.shape[-1]).add_(eps).rsqrt_()
-    return y.mul_(scale).mul_(weight).to(x.dtype)
+    """In float32, as all families here do; weight is float32."""
+    return F.rms_norm(x.float(), weight.shape, weight, eps).to(x.dtype)
 
 
 def _rotate(x: Tensor, cos: Tensor, sin: Tensor) -> None:
