@@ -55,7 +55,7 @@ def lengths(spec: Spec, facts: Facts) -> Lengths:
 
 
 def engine_options(
-    spec: Spec, facts: Facts, artifacts: Mapping[str, Built], *, vocab_size: int | None = None, device: str = "cpu"
+    spec: Spec, facts: Facts, artifacts: Mapping[str, Built], *, vocab_size: int | None = None, device: str = "auto"
 ) -> EngineOptions:
     """``vocab_size``: ids of the target's tokenizer; output rows beyond are padding. Device: torch's word for it."""
     at = lengths(spec, facts)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import torch
 
+from trtspec.runtime.adjust import Adjuster
 from trtspec.runtime.batch import Span
 from trtspec.runtime.cache import SpanAllocator
 from trtspec.runtime.model import Decoder
@@ -106,6 +107,8 @@ class Core:
                 return
             self.waiting.popleft()
             sequence.start, sequence.span = start, span
+            if Adjuster.needed(sequence.request):
+                sequence.adjuster = Adjuster(sequence.request, self.model.vocab_size, self.cache.device)
             self.running.append(sequence)
 
     def _plan_pass(self) -> tuple[list[Block], list[Span]]:

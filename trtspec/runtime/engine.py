@@ -11,7 +11,6 @@ from pathlib import Path
 import torch
 
 from trtspec.errors import CheckpointError, RequestError, UserError
-from trtspec.runtime.adjust import Adjuster
 from trtspec.runtime.cache import allocate_cache
 from trtspec.runtime.config import ModelConfig
 from trtspec.runtime.core import Core
@@ -151,7 +150,6 @@ class LocalEngine:
             ids=list(request.prompt_ids),
             limit=min(request.max_tokens, o.max_seq_len - length),
             stop=self._stop_checkers(request.stop) if request.stop and self._stop_checkers else None,
-            adjuster=Adjuster(request, vocab, self._core.cache.device) if Adjuster.needed(request) else None,
         )
 
     def _run(self, opened: queue.SimpleQueue[Core | Exception]) -> None:
@@ -200,7 +198,7 @@ def build_core(options: EngineOptions) -> Core:
     """Everything below the thread: models, caches and the proposer."""
     if options.threads is not None:
         torch.set_num_threads(options.threads)
-    device = torch.device(options.device)
+    device = device_of(options)
     config, model = open_decoder(options, options.target)
     draft = open_decoder(options, options.draft) if options.draft is not None else None
     per_token = config.kv_elements_per_token * model.dtype.itemsize
@@ -212,25 +210,32 @@ def build_core(options: EngineOptions) -> Core:
     return Core(model, cache, proposer, max_batch_size=options.max_batch_size, max_num_tokens=options.max_num_tokens)
 
 
+def device_of(options: EngineOptions) -> torch.device:
+    if options.device != "auto":
+        return torch.device(options.device)
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
 def open_decoder(options: EngineOptions, folder: str) -> tuple[ModelConfig, Decoder]:
     config, tensors = load_packed(Path(folder))
-    if options.device != "cpu":
-        tensors = {name: tensor.to(options.device) for name, tensor in tensors.items()}
-    ops = _ops(options, config, tensors["embed.weight"].dtype)
+    device = device_of(options)
+    if device.type != "cpu":
+        tensors = {name: tensor.to(device) for name, tensor in tensors.items()}
+    ops = _ops(options, config, tensors["embed.weight"].dtype, device)
     return config, Decoder(config, tensors, ops, options.vocab_size, options.max_seq_len)
 
 
-def _ops(options: EngineOptions, config: ModelConfig, dtype: torch.dtype) -> Ops:
+def _ops(options: EngineOptions, config: ModelConfig, dtype: torch.dtype, device: torch.device) -> Ops:
     native = options.compile != "off" and options.kernels is not None
-    if native and options.device == "cpu" and dtype in SUFFIX:
+    if native and device.type == "cpu" and dtype in SUFFIX:
         return NativeOps(config, Path(str(options.kernels)), dtype)
     if options.compile == "on":
         raise CheckpointError(
-            f"native kernels are asked for, but there are none for {dtype} on {options.device}",
+            f"native kernels are asked for, but there are none for {dtype} on {device}",
             where="reference.compile",
             hint="install a C++ compiler and run `trtspec build`, or set reference.compile: auto",
         )
-    return TorchOps(config, dtype, torch.device(options.device))
+    return TorchOps(config, dtype, device)
 
 
 def _proposer(

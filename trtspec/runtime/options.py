@@ -26,7 +26,7 @@ class EngineOptions:
     threads: int | None = None
     compile: Literal["auto", "on", "off"] = "auto"
     kernels: str | None = None  # shared library of native CPU kernels that the build made
-    device: str = "cpu"
+    device: str = "auto"  # a torch device; auto: a CUDA GPU where torch sees one, else the CPU
 
     def to_dict(self) -> dict[str, Any]:
         return dataclasses.asdict(self)
