@@ -23,16 +23,24 @@ def tree(folder: Path) -> dict[str, str]:
 def test_written_whole_and_replaced_whole(tmp_path: Path) -> None:
     ONE.write(tmp_path / "repo")
     assert tree(tmp_path / "repo") == ONE.files
-    TWO.write(tmp_path / "repo")
-    assert tree(tmp_path / "repo") == TWO.files
+    again = Repository({"a__engine/config.pbtxt": "new"})
+    again.write(tmp_path / "repo")
+    assert tree(tmp_path / "repo") == again.files
     assert os.listdir(tmp_path) == ["repo"]
+
+
+def test_models_of_other_specs_stay(tmp_path: Path) -> None:
+    for repository in (ONE, TWO, Repository({"a_unary/config.pbtxt": "newer"})):
+        repository.write(tmp_path / "repo")
+    assert tree(tmp_path / "repo") == {"a_unary/config.pbtxt": "newer", **TWO.files}
 
 
 def test_a_readme_alone_is_no_repository_and_is_kept(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text("mine")
-    for repository in (ONE, TWO):
-        repository.write(tmp_path)
-        assert tree(tmp_path) == {**repository.files, "README.md": "mine"}
+    ONE.write(tmp_path)
+    assert tree(tmp_path) == {**ONE.files, "README.md": "mine"}
+    TWO.write(tmp_path)
+    assert tree(tmp_path) == {**ONE.files, **TWO.files, "README.md": "mine"}
 
 
 @pytest.mark.parametrize("name", ["models/x", "notes.txt", ".hidden"])
@@ -102,5 +110,5 @@ def test_without_an_atomic_exchange_two_renames_do(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(write.sys, "platform", "other")
     ONE.write(tmp_path / "repo")
     TWO.write(tmp_path / "repo")
-    assert tree(tmp_path / "repo") == TWO.files
+    assert tree(tmp_path / "repo") == {**ONE.files, **TWO.files}
     assert os.listdir(tmp_path) == ["repo"]

@@ -39,6 +39,11 @@ def is_front(model: str) -> bool:
     return "__" not in model and not model.endswith("_unary")
 
 
+def spec_of(model: str) -> str:
+    """The name of the spec that a model belongs to; a spec's name holds no "__" and does not end in "_unary"."""
+    return model.partition("__")[0].removesuffix("_unary")
+
+
 # What a request may say. `command` asks the front itself; `stop` with a request id cancels that request, as upstream.
 FRONT_INPUTS: tuple[Tensor, ...] = (
     Tensor("text_input", "STRING"),

@@ -18,5 +18,5 @@ class Repository:
         return sorted({path.split("/", 1)[0] for path in self.files if path.endswith("/config.pbtxt")})
 
     def write(self, path: Path) -> None:
-        """Replaces what is at ``path`` by this, or leaves it as it was. Raises StoreError for a folder of others."""
+        """Replaces its specs' models at ``path`` by these, or nothing. Raises StoreError for a folder not ours."""
         write_tree(self.files, path)

@@ -1,4 +1,7 @@
-"""Puts a repository on the disk: staged beside its place, then swapped in by one rename."""
+"""Puts a repository on the disk: staged beside its place, then swapped in by one rename.
+
+One folder may hold the models of several specs: those of others are carried over.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trtspec.errors import StoreError
+from trtspec.repository.interface import spec_of
 
 MARKER = ".trtspec"  # at the top of every repository we wrote: nothing else may be replaced
 KEPT = "README.md"  # carried over when a repository is replaced; Triton does not look at files at the top
@@ -20,15 +24,17 @@ _AT_FDCWD = -100  # linux/fcntl.h
 
 
 def write_tree(files: Mapping[str, str], path: Path) -> None:
-    """All of ``files`` at ``path``, or what was there before. A reader sees one or the other, never a mixture."""
+    """All of ``files`` at ``path`` in the place of their specs' models, or what was there before.
+
+    A reader sees one or the other, never a mixture.
+    """
     path = path.resolve()
     _refuse_foreign(path)
     _remove_leftovers(path)
     staged = path.parent / f".{path.name}.staged-{uuid.uuid4().hex}"
     try:
-        _fill(staged, {**files, MARKER: "written by trtspec build; replaced as a whole\n"})
-        if (path / KEPT).is_file():
-            shutil.copy2(path / KEPT, staged / KEPT)
+        _fill(staged, {**files, MARKER: "written by trtspec build\n"})
+        _carry_over(path, staged, {spec_of(name.partition("/")[0]) for name in files})
         _swap(staged, path)
     except OSError as error:
         raise StoreError(
@@ -54,6 +60,15 @@ def _refuse_foreign(path: Path) -> None:
             where=str(path),
             hint="name an empty or a new folder with --model-repo",
         )
+
+
+def _carry_over(path: Path, staged: Path, replaced: set[str]) -> None:
+    """The reader's notes and the models of other specs."""
+    if (path / KEPT).is_file():
+        shutil.copy2(path / KEPT, staged / KEPT)
+    for model in path.glob("*/config.pbtxt"):
+        if spec_of(model.parent.name) not in replaced:
+            shutil.copytree(model.parent, staged / model.parent.name)
 
 
 def _remove_leftovers(path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from trtspec import process
 from trtspec.errors import ServeError, UserError
+from trtspec.repository.interface import spec_of
 from trtspec.serving import record as records
 from trtspec.serving import shared_memory
 from trtspec.serving.command import server_argv, server_env
@@ -26,6 +27,7 @@ from trtspec.spec.model import Spec
 READY_SECONDS = 900.0  # loading a large model takes minutes
 POLL_SECONDS = 0.2
 STOP_SECONDS = 12.0  # between the request to end and SIGKILL; with what follows under 20 s
+MODELS = "models"  # in the server's folder
 SUPERVISOR_SECONDS = 4.0  # more, for a supervisor to see to it
 
 
@@ -143,6 +145,7 @@ def start(launch: Launch) -> Server:
     """Raises ServeError where this machine has no server to start."""
     launch.folder.mkdir(parents=True, exist_ok=True)
     installation = install(launch.folder)
+    models = _own_models(launch)
     prefix = shared_memory.new_prefix()
     launch.log.unlink(missing_ok=True)
     record = Record(
@@ -159,7 +162,7 @@ def start(launch: Launch) -> Server:
     records.save(record)
     try:
         running = process.start(
-            server_argv(installation, launch.model_repo, launch.at, prefix),
+            server_argv(installation, models, launch.at, prefix),
             env=server_env(installation, os.environ),
             log=launch.log,
         )
@@ -168,6 +171,17 @@ def start(launch: Launch) -> Server:
         raise
     record = dataclasses.replace(record, server_pid=running.pid, server_born=records.birth(running.pid))
     return Server(launch, running, record)
+
+
+def _own_models(launch: Launch) -> Path:
+    """A copy of the spec's models, a few small files: others in the repository are not loaded, and a later build does
+    not change what is served."""
+    folder = launch.folder / MODELS
+    shutil.rmtree(folder, ignore_errors=True)
+    for config in launch.model_repo.glob("*/config.pbtxt"):
+        if spec_of(config.parent.name) == launch.name:
+            shutil.copytree(config.parent, folder / config.parent.name)
+    return folder
 
 
 def end(record: Record, timeout: float = STOP_SECONDS) -> None:
@@ -184,7 +198,8 @@ def end(record: Record, timeout: float = STOP_SECONDS) -> None:
 def _clean(record: Record) -> None:
     """What a server leaves on the disk, but for its logs."""
     shared_memory.remove_regions(record.shared_memory)
-    shutil.rmtree(records.folder_of(record.http) / BACKENDS, ignore_errors=True)
+    for name in (BACKENDS, MODELS):
+        shutil.rmtree(records.folder_of(record.http) / name, ignore_errors=True)
     records.forget(record.http)
 
 
