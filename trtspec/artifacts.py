@@ -14,6 +14,7 @@ from trtspec import process
 from trtspec.check_facts import MachineFacts
 from trtspec.checkpoints import sources
 from trtspec.errors import BuildError, StoreError, TrtspecError
+from trtspec.examine import require_good
 from trtspec.inventory import cache_folder, look, look_at
 from trtspec.known import Known, models_of
 from trtspec.machine import compiler_fingerprint, disk_free_bytes, read_machine
@@ -73,8 +74,9 @@ def ensure(spec: Spec, engines: Path, say: Say, *, advance: Advance | None = Non
     """All that the spec needs, built where it is missing. ``say`` is told what happens, one line at a time.
 
     What is all there is only looked at, so that a store that cannot be written serves too. Kernels that did not
-    compile are not tried again here: ``building`` does.
+    compile are not tried again here: ``building`` does. Raises BuildError for what `trtspec check` refuses.
     """
+    require_good(spec, engines)
     found = _look_up(spec, engines) or []
     failed = [step for step, artifact in found if artifact is None and _tried(step, Store(engines.absolute()))]
     if found and all(artifact is not None or step in failed for step, artifact in found):
@@ -97,8 +99,10 @@ def building(
     """As ``ensure``; what runs inside still holds the store's lock, so that nobody else builds meanwhile."""
     store = Store(engines.absolute())
     refuse_early(plan_of(spec, engines, model_repo), store)  # before a long download too
+    require_good(spec, engines)
     with store.lock(say):
         known = _fetched(spec, store, say)
+        require_good(spec, engines)  # now that all of it is on disk
         planned = plan_of(spec, engines, model_repo, known=known)
         refuse_early(planned, store)
         artifacts: dict[str, Artifact] = {}

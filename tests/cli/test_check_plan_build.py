@@ -147,7 +147,8 @@ def test_build_elsewhere(spec: Path, capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_a10_a_failed_build_writes_no_repository(spec: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (spec.parent / "draft" / "tokenizer.json").write_text("{")
+    config = spec.parent / "draft" / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "tie_word_embeddings": True}))
     code, document = _json(capsys, "build", str(spec))
     assert code == 1 and document["error"]["message"]
     assert not (spec.parent / "model_repo").exists()

@@ -58,7 +58,11 @@ def test_every_input_has_a_meaning() -> None:
 
 
 def test_errors_speak_of_the_tensors() -> None:
-    told = in_tensor_words(RequestError("stop", "stop must have at most 64 entries, not 65"))
+    told = in_tensor_words(RequestError("stop", "stop must have at most 64 entries, not 65"), {"stop_words"})
     assert (told.field, told.message) == ("stop_words", "stop_words must have at most 64 entries, not 65")
-    told = in_tensor_words(RequestError("prompt", "give exactly one of prompt, messages and input_ids; found none"))
+    told = in_tensor_words(RequestError("prompt", "give exactly one of prompt, messages and input_ids; found none"), ())
     assert told.message == "give exactly one of text_input, messages and input_ids; found none"
+    told = in_tensor_words(RequestError("n", "n must be 1, not 2"), {"text_input", "num_return_sequences"})
+    assert told.message == "num_return_sequences must be 1, not 2"
+    told = in_tensor_words(RequestError("max_draft_len", "max_draft_len must be"), {"max_draft_len"})
+    assert told.message == "max_draft_len must be"

@@ -42,7 +42,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"speculation": "maybe"}, "speculation must be one of auto, on, off"),
     ({"speculation": "on", "route": "creative"}, "never speculate"),
     ({"beam_width": 4}, "beam_width must be 1, not 4"),
-    ({"num_return_sequences": 2}, "must be 1, not 2"),
+    ({"num_return_sequences": 2}, "num_return_sequences must be 1, not 2"),
     ({"length_penalty": 0.3}, "length_penalty is not supported"),
     ({"return_context_logits": True}, "return_context_logits is not supported"),
     ({"return_generation_logits": True}, "return_generation_logits is not supported"),

@@ -10,10 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from trtspec.check_facts import ModelFacts
     from trtspec.finding import Finding
-    from trtspec.methods.model import Checkpoint
-    from trtspec.spec.model import Spec
 
 ENGINES = Path("engines")
 
@@ -42,40 +39,16 @@ def command(spec_file: Path, as_json: bool) -> None:
 
 
 def _findings(spec_file: Path) -> list[Finding]:
-    from trtspec.check import check
-    from trtspec.check_facts import CheckFacts
+    from trtspec.examine import examine
     from trtspec.finding import finding_of
-    from trtspec.known import models_of
-    from trtspec.machine import read_machine
     from trtspec.spec.load import read_spec
 
     loaded = read_spec(spec_file)
     if loaded.spec is None:
         return [finding_of(error) for error in loaded.errors]
-    spec = loaded.spec
-    models = {role: _facts(spec, model) for role, model in models_of(spec).items()}
-    ports = (spec.serving.http_port, spec.serving.grpc_port, spec.serving.metrics_port)
-    machine = read_machine(ENGINES.absolute(), dict.fromkeys(ports, spec.serving.host))
-    return check(spec, CheckFacts({role: facts for role, facts in models.items() if facts is not None}, machine))
-
-
-def _facts(spec: Spec, model: Checkpoint) -> ModelFacts | None:
-    """None where the model is not on disk."""
-    from trtspec.check_facts import ModelFacts
-    from trtspec.checkpoints.facts import read_facts
-    from trtspec.checkpoints.tokenizer import load_tokenizer
-    from trtspec.errors import TrtspecError
-    from trtspec.inventory import locate
-
-    headers = None
-    try:
-        path = locate(spec, model)
-        if path is None:
-            return None
-        headers = read_facts(path)
-        return ModelFacts(headers, load_tokenizer(path if model.tokenizer is None else spec.folder / model.tokenizer))
-    except TrtspecError as error:
-        return ModelFacts(headers, problem=error)
+    serving = loaded.spec.serving
+    ports = (serving.http_port, serving.grpc_port, serving.metrics_port)
+    return examine(loaded.spec, ENGINES, dict.fromkeys(ports, serving.host))
 
 
 def render(findings: list[Finding]) -> str:

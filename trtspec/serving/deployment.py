@@ -10,6 +10,7 @@ from typing import Any
 from trtspec.artifacts import Artifact, built
 from trtspec.deploy import engine_options, front_settings, packed_facts
 from trtspec.errors import ServeError
+from trtspec.examine import require_good
 from trtspec.repository.interface import engine_name, front_name
 from trtspec.runtime.options import EngineOptions
 from trtspec.spec.model import Spec
@@ -18,6 +19,7 @@ from trtspec.spec.model import Spec
 def require_built(spec: Spec, engines: Path, model_repo: Path) -> None:
     """Raises BuildError or ServeError, each naming ``trtspec build``, unless all is there and belongs together."""
     artifacts = built(spec, engines)
+    require_good(spec, engines)
     front, engine = (_decided(spec, model_repo, name(spec.name)) for name in (front_name, engine_name))
     if _differs(spec, artifacts, front, engine):
         raise ServeError(

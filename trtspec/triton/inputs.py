@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,6 +60,7 @@ class Asked:
     """``fields`` are for ``parse_request``; the rest steers the front itself."""
 
     fields: Mapping[str, Any]
+    given: frozenset[str] = frozenset()  # the names of the tensors that say something
     stream: bool = False
     echo: bool = False  # the prompt's text goes before the answer's
     stop: bool = False  # cancel the request of this id
@@ -84,6 +85,7 @@ def read_inputs(tensors: Tensors, parameters: str | None, request_id: str) -> As
         fields["id"] = given[RELAYED]
     return Asked(
         fields=fields,
+        given=frozenset(values),
         stream=values.get("stream", False),
         echo=not values.get("exclude_input_in_output", True),
         stop=values.get("stop", False),
@@ -91,12 +93,14 @@ def read_inputs(tensors: Tensors, parameters: str | None, request_id: str) -> As
     )
 
 
-def in_tensor_words(error: RequestError) -> RequestError:
-    """The same error under the names the client used: ``prompt`` is ``text_input`` here, ``stop`` is ``stop_words``."""
+def in_tensor_words(error: RequestError, given: Collection[str]) -> RequestError:
+    """The same error under the names of the tensors that were ``given``: ``prompt`` is ``text_input`` here, ``n`` came
+    as ``num_return_sequences``."""
     message = error.message
     if message.startswith("give exactly one of prompt"):
         message = re.sub(r"\bprompt\b", "text_input", message)
-    name = {"prompt": "text_input", "stop": "stop_words"}.get(error.field, error.field)
+    told = [name for name, field in FIELDS.items() if field == error.field and name in given]
+    name = "text_input" if error.field == "prompt" else told[0] if told else error.field
     message = re.sub(rf"^(every entry of )?{re.escape(error.field)}\b", rf"\g<1>{name}", message)
     return RequestError(name, message, hint=error.hint)
 

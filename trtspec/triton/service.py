@@ -102,7 +102,7 @@ class Service:
             request = parse_request(asked.fields, request_id or str(next(self._numbers)))
             return self._front.prepare(request, in_flight=len(self._flights) + 1)
         except RequestError as error:
-            raise in_tensor_words(error) from error
+            raise in_tensor_words(error, asked.given) from error
 
     def _stop(self, asked: Asked, client: Client, request_id: str) -> None:
         if not request_id:
