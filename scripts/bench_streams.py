@@ -45,6 +45,9 @@ def main() -> None:
     finally:
         _trtspec("stop", str(spec))
     print(json.dumps(result, indent=2))
+    left = result["with_a_ninth_that_leaves"]
+    if left["same_text"] != left["of"] or left["active_after"] or left["kv_tokens_used_after"]:
+        raise SystemExit("the ninth stream's leaving was felt")
     if args.out is not None:
         args.out.write_text(json.dumps(result, indent=2) + "\n")
 

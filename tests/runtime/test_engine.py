@@ -11,7 +11,7 @@ import torch
 
 from tests.runtime.harness import Open, ask, ids, log_probs
 from tests.runtime.packed import bigram_checkpoint, chain_table, config, random_checkpoint
-from trtspec.errors import RequestError
+from trtspec.errors import CheckpointError, RequestError
 from trtspec.runtime.types import EngineRequest, Sampling, Step
 
 PROMPTS = [[random.Random(i).randrange(64) for _ in range(3 + i % 7)] for i in range(20)]
@@ -308,3 +308,22 @@ def test_what_an_engine_cannot_hold_is_refused(random_pair: tuple[str, str], ope
             engine.submit(request, print)
         assert error.value.field == field
     assert engine.status().queued == 0
+
+
+def test_when_only_an_end_is_left_min_tokens_yields(tmp_path: Path, open_engine: Open) -> None:
+    engine = open_engine(_loop(tmp_path, {0: 1, 1: 2, 2: 0}, vocab=4))
+    every = tuple((token,) for token in range(4))
+    steps = ask(engine, [0], 5, end_ids=frozenset({3}), min_tokens=5, bad_words=every[:3])
+    assert (ids(steps), steps[-1].finish) == ([3], "stop")
+    steps = ask(engine, [0], 5, bad_words=every)
+    assert steps[-1].error is not None and "forbid every token" in steps[-1].error
+    assert engine.status().kv_tokens_used == 0
+    assert ids(ask(engine, [0], 3)) == [1, 2, 0]
+
+
+def test_a_draft_of_another_vocabulary_is_refused_at_opening(tmp_path: Path, open_engine: Open) -> None:
+    target, draft = _loop(tmp_path / "t", {0: 1}), _loop(tmp_path / "d", {0: 1}, vocab=6)
+    for one, other in ((target, draft), (draft, target)):
+        with pytest.raises(CheckpointError, match=r"[68] tokens and the target [68]"):
+            open_engine(one, other, "draft_target", 2)
+    assert ids(ask(open_engine(target, draft, "draft_target", 2, vocab_size=6), [0], 1, 2)) == [1]

@@ -48,7 +48,7 @@ class Adjuster:
             if self.request.bad_words:
                 self._forbid(logits[row], ids, drafts[:row])
             if emitted + row < self.request.min_tokens and self.request.end_ids:
-                logits[row, [end for end in self.request.end_ids if end < logits.shape[1]]] = -torch.inf
+                self._hold_back(logits[row])
 
     def push(self, token_ids: Seq[int]) -> None:
         if self.history is not None:
@@ -61,6 +61,14 @@ class Adjuster:
                 counts = counts.clone() if row == 1 else counts
                 counts[drafts[row - 1]] += 1
             penalise(logits[row], history.in_prompt, counts, self.request.sampling)
+
+    def _hold_back(self, row: Tensor) -> None:
+        """Ends are forbidden, unless nothing else is left: bad words are a ban, min_tokens is a wish."""
+        ends = [end for end in self.request.end_ids if end < row.shape[0]]
+        before = row[ends].clone()
+        row[ends] = -torch.inf
+        if bool(torch.isneginf(row).all()):
+            row[ends] = before
 
     def _forbid(self, row: Tensor, ids: list[int], drafts: list[int]) -> None:
         longest = max(len(word) for word in self.request.bad_words)

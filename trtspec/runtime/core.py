@@ -155,6 +155,7 @@ class Core:
             sequence = block.sequence
             if sequence.adjuster is not None:
                 sequence.adjuster.apply(logits[block.rows], sequence.ids, sequence.emitted, block.drafts)
+                sequence.stuck = bool(torch.isneginf(logits[block.rows]).all(dim=-1).any())
         best = logits.argmax(dim=-1).tolist() if blocks else []
         judged = {b.at: judge_greedy(best[b.rows], b.drafts) for b in blocks if b.sequence.request.sampling.greedy}
         sampled = [b for b in blocks if b.at not in judged]
@@ -177,6 +178,9 @@ class Core:
     def _emit(self, block: Block, judgement: Judgement, log_probs: tuple[float, ...] | None) -> Step:
         """Gives the tokens to the request up to its end, stop or cap, and counts only those."""
         sequence = block.sequence
+        if sequence.stuck:
+            self._leave(sequence)
+            return Step(sequence.request.id, (), error="bad_words forbid every token of the vocabulary")
         tokens = [*block.drafts[: judgement.accepted], judgement.token]
         kept, finish = _cut(sequence, tokens)
         tokens = tokens[:kept]

@@ -155,7 +155,7 @@ class LocalEngine:
     def _run(self, opened: queue.SimpleQueue[Core | Exception]) -> None:
         try:
             core = build_core(self.options)
-        except Exception as error:
+        except Exception as error:  # raised again by the thread that opens the engine
             opened.put(error)
             return
         opened.put(core)
@@ -189,7 +189,7 @@ class LocalEngine:
                 self._live.pop(step.request_id, None)
         try:
             sequence.on_step(step)
-        except Exception:
+        except Exception:  # whatever the receiver's code raises: the others' steps must go out
             log.exception("the receiver of request %s failed; it is cancelled", step.request_id)
             sequence.cancelled = True
 
@@ -201,6 +201,12 @@ def build_core(options: EngineOptions) -> Core:
     device = device_of(options)
     config, model = open_decoder(options, options.target)
     draft = open_decoder(options, options.draft) if options.draft is not None else None
+    if draft is not None and draft[1].vocab_size != model.vocab_size:
+        raise CheckpointError(
+            f"the draft has {draft[1].vocab_size} tokens and the target {model.vocab_size}",
+            where="speculation.draft.model",
+            hint="a draft needs the target's own vocabulary: choose another of the same family",
+        )
     per_token = config.kv_elements_per_token * model.dtype.itemsize
     if draft is not None:
         per_token += draft[0].kv_elements_per_token * draft[1].dtype.itemsize

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trtspec.runtime.adjust import Adjuster
 from trtspec.runtime.types import EngineRequest, Step, StopChecker
@@ -28,7 +28,8 @@ class Sequence:
     span: int = 0
     computed: int = 0
     memo: object = None  # the proposer's own
-    cancelled: bool = field(default=False)
+    cancelled: bool = False
+    stuck: bool = False  # its bad words leave no token to choose
 
     @property
     def prompt_len(self) -> int:
