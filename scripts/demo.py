@@ -15,18 +15,22 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PROMPTS = HERE / "demo_prompts.jsonl"
+SPEC = "demo.yaml"
 REQUEST_SECONDS = 120
 STOP_SECONDS = 30
+SAID = {"pays": "pays here", "does not pay": "does not pay here", "about even": "is about even on this machine"}
 COUNTS = ("drafted", "accepted", "emitted", "steps")
-PAYS, COSTS = 1.05, 0.95  # speed-ups from which we call it a gain, and below which a loss
+ROUNDS = 3  # every prompt is asked so many times with and without speculation
+PAYS, COSTS = 1.05, 0.95  # a gain where every round is above the one, a loss where every round is below the other
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Row:
-    """One route: sums over its prompts, divided last. Rates carry their draft length."""
+    """One route: sums over its prompts and rounds, divided last; ``speed_ups`` has one ratio for each round.
+
+    Rates carry their draft length.
+    """
 
     route: str
     prompts: int
@@ -56,26 +63,27 @@ class Row:
     plain_tokens_per_s: float
     speculative_tokens_per_s: float
     speed_up: float
+    speed_ups: list[float]
     word: str
 
 
 def main() -> int:
     raise_on_signals()
     options = arguments()
-    spec = prepare_spec(options.folder)
-    places = ["--engines", str(options.folder / "engines"), "--model-repo", str(options.folder / "model_repo")]
-    trtspec("check", spec)
-    trtspec("plan", spec)
-    trtspec("build", spec, *places)
+    folder = options.folder.resolve()
+    prepare_spec(folder)
+    trtspec(folder, "check", SPEC)
+    trtspec(folder, "plan", SPEC)
+    trtspec(folder, "build", SPEC)
     try:
-        server = json.loads(trtspec("serve", spec, *places, "--detach", "--json"))
+        server = json.loads(trtspec(folder, "serve", SPEC, "--detach", "--json"))
         say(f"serving {server['name']} on {server['http']}")
-        pairs = measure(http_base(server["http"]), server["name"])
+        rounds = measure(partial(ask, http_base(server["http"]), server["name"]))
     finally:
-        trtspec("stop", spec)
-    divergences = explain_all(pairs, options.folder / "model_repo" / server["name"])
-    rows = [row_of(route, pairs) for route in dict.fromkeys(plain.route for plain, _ in pairs)]
-    report(rows, divergences, len(pairs), options.json)
+        trtspec(folder, "stop", SPEC)
+    divergences = explain_all(rounds, folder / "model_repo" / server["name"])
+    rows = [row_of(route, rounds) for route in dict.fromkeys(plain.route for plain, _ in rounds[0])]
+    report(rows, divergences, sum(map(len, rounds)), options.json)
     return 1 if any(not divergence["explained"] for divergence in divergences) else 0
 
 
@@ -93,11 +101,11 @@ def say(text: str) -> None:
 # -- the commands ------------------------------------------------------------------------------------------------------
 
 
-def trtspec(verb: str, *words: str | Path) -> str:
-    """Runs one command, shows what it says, and returns its stdout. Ends the demo where it fails."""
-    argv = [sys.executable, "-m", "trtspec", verb, *map(str, words)]
+def trtspec(folder: Path, verb: str, *words: str) -> str:
+    """Runs one command in that folder, shows what it says, and returns its stdout. Ends the demo where it fails."""
+    argv = [sys.executable, "-m", "trtspec", verb, *words]
     say(f"\n$ trtspec {' '.join(argv[3:])}")
-    child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, cwd=folder)
     try:
         out, _ = child.communicate()
     except BaseException:
@@ -129,21 +137,21 @@ def raise_on_signals() -> None:
         signal.signal(number, interrupt)
 
 
-def prepare_spec(folder: Path) -> Path:
+def prepare_spec(folder: Path) -> None:
     """The cpu-demo template, as `trtspec init` writes it, on ports that are free now."""
-    spec = folder / "demo.yaml"
+    spec = folder / SPEC
     folder.mkdir(parents=True, exist_ok=True)
+    say(f"all of this runs in {folder}")
     if spec.exists():
-        trtspec("stop", spec)  # a demo that was killed may have left its server
+        trtspec(folder, "stop", SPEC)  # a demo that was killed may have left its server
         spec.unlink()
-    trtspec("init", "--template", "cpu-demo", "-o", spec)
+    trtspec(folder, "init", "--template", "cpu-demo", "-o", SPEC)
     text = spec.read_text()
     for key, port in zip(("http_port", "grpc_port", "metrics_port"), free_ports(3), strict=True):
         text, count = re.subn(rf"\b{key}: *\d+", f"{key}: {port}", text)
         if count != 1:
             raise SystemExit(f"demo: the template cpu-demo does not set {key} once")
     spec.write_text(text)
-    return spec
 
 
 def free_ports(count: int) -> list[int]:
@@ -163,20 +171,31 @@ def http_base(http: str | int) -> str:
 
 # -- the measurement ---------------------------------------------------------------------------------------------------
 
-Pair = tuple[Answer, Answer]
+Pair = tuple[Answer, Answer]  # one prompt's answer without and with speculation
+Asked = Callable[[dict[str, Any], str], Answer]  # a prompt, and `speculation` on or off
+Rounds = list[list[Pair]]  # each round has every prompt once, in the file's order
 
 
-def measure(base: str, model: str) -> list[Pair]:
-    """Every prompt plain and speculative, one after the other, so that both meet the same machine."""
+def measure(asked: Asked) -> Rounds:
     prompts = [json.loads(line) for line in PROMPTS.read_text().splitlines()]
-    ask(base, model, {**prompts[0], "max_tokens": 16}, "on")  # the first request of a process is not like the others
+    say(f"asking {len(prompts)} prompts, with and without speculation, in {ROUNDS} rounds: some minutes on a CPU")
+    asked({**prompts[0], "max_tokens": 16}, "on")  # the first request of a process is not like the others
+    return [one_round(asked, prompts, number) for number in range(1, ROUNDS + 1)]
+
+
+def one_round(asked: Asked, prompts: list[dict[str, Any]], number: int) -> list[Pair]:
+    """Every prompt plain and speculative, one after the other, so that both meet the same machine.
+
+    Which of them comes first alternates from prompt to prompt, and for each prompt from round to round.
+    """
     pairs = []
-    for number, prompt in enumerate(prompts, 1):
-        order = ("off", "on") if number % 2 else ("on", "off")
-        answers = {speculation: ask(base, model, prompt, speculation) for speculation in order}
+    for place, prompt in enumerate(prompts, 1):
+        order = ("off", "on") if (place + number) % 2 else ("on", "off")
+        answers = {speculation: asked(prompt, speculation) for speculation in order}
         pairs.append((answers["off"], answers["on"]))
         same = "same text" if answers["off"].token_ids == answers["on"].token_ids else "DIFFERENT text"
-        say(f"  {number:2} of {len(prompts)}  {prompt['id']:20} {len(answers['on'].token_ids):4} tokens  {same}")
+        where = f"round {number} of {ROUNDS}, {place:2} of {len(prompts)}"
+        say(f"  {where}  {prompt['id']:20} {len(answers['on'].token_ids):4} tokens  {same}")
     return pairs
 
 
@@ -228,24 +247,31 @@ def as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def row_of(route: str, pairs: list[Pair]) -> Row:
-    mine = [pair for pair in pairs if pair[0].route == route]
-    plain, fast = ([pair[side] for pair in mine] for side in (0, 1))
+def row_of(route: str, rounds: Rounds) -> Row:
+    mine = [[pair for pair in pairs if pair[0].route == route] for pairs in rounds]
+    plain, fast = ([pair[side] for pairs in mine for pair in pairs] for side in (0, 1))
     counts = {key: sum(answer.speculation[key] for answer in fast) for key in COUNTS}
-    speeds = [speed(plain), speed(fast)]
-    speed_up = speeds[1] / speeds[0]
+    speed_ups = [speed([one for _, one in pairs]) / speed([one for one, _ in pairs]) for pairs in mine]
     return Row(
         route=route,
-        prompts=len(mine),
+        prompts=len(mine[0]),
         tokens=sum(len(answer.token_ids) for answer in fast),
         max_draft_len=max(answer.speculation["max_draft_len"] for answer in fast),
         acceptance_rate=divided(counts["accepted"], counts["drafted"]),
         acceptance_length=divided(counts["emitted"], counts["steps"]),
-        plain_tokens_per_s=speeds[0],
-        speculative_tokens_per_s=speeds[1],
-        speed_up=speed_up,
-        word="pays" if speed_up >= PAYS else "does not pay" if speed_up < COSTS else "makes no difference",
+        plain_tokens_per_s=speed(plain),
+        speculative_tokens_per_s=speed(fast),
+        speed_up=speed(fast) / speed(plain),
+        speed_ups=speed_ups,
+        word=word_of(speed_ups),
     )
+
+
+def word_of(speed_ups: list[float]) -> str:
+    """A verdict only where every round agrees: what is within a machine's noise is called even."""
+    if min(speed_ups) > PAYS:
+        return "pays"
+    return "does not pay" if max(speed_ups) < COSTS else "about even"
 
 
 def speed(answers: list[Answer]) -> float:
@@ -260,10 +286,11 @@ def divided(part: int, whole: int) -> float | None:
 # -- losslessness ------------------------------------------------------------------------------------------------------
 
 
-def explain_all(pairs: list[Pair], front: Path) -> list[dict[str, Any]]:
+def explain_all(rounds: Rounds, front: Path) -> list[dict[str, Any]]:
     """Each pair whose ids differ, with the verdict of measure/divergence.py. Opens the model only if there is one."""
+    pairs = [pair for one in rounds for pair in one]
     different = [pair for pair in pairs if pair[0].token_ids != pair[1].token_ids]
-    bad = [pair[0].id for pair in pairs if pair not in different and pair[0].text != pair[1].text]
+    bad = [pair[0].id for pair in pairs if pair[0].token_ids == pair[1].token_ids and pair[0].text != pair[1].text]
     if bad:
         raise SystemExit(f"demo: the same ids gave different texts: {', '.join(bad)}")
     if not different:
@@ -283,7 +310,8 @@ def explain_all(pairs: list[Pair], front: Path) -> list[dict[str, Any]]:
     def scorer(ids: Any, rows: int) -> Any:
         return score(options, list(ids), rows)
 
-    floor = measure_floor(scorer, ([*prompts[plain.id], *plain.token_ids] for plain, _ in pairs), options.max_draft_len)
+    texts = ([*prompts[plain.id], *plain.token_ids] for plain, _ in rounds[0])
+    floor = measure_floor(scorer, texts, options.max_draft_len)
     return [
         {"id": plain.id, **found.to_dict()}
         for plain, fast in different
@@ -294,36 +322,43 @@ def explain_all(pairs: list[Pair], front: Path) -> list[dict[str, Any]]:
 # -- the report --------------------------------------------------------------------------------------------------------
 
 
-def report(rows: list[Row], divergences: list[dict[str, Any]], prompts: int, as_json: bool) -> None:
+def report(rows: list[Row], divergences: list[dict[str, Any]], compared: int, as_json: bool) -> None:
+    """``compared``: pairs of answers, over all rounds."""
     if as_json:
-        same = prompts - len(divergences)
-        print(json.dumps({"routes": [asdict(row) for row in rows], "identical": same, "divergences": divergences}))
+        found = {"compared": compared, "identical": compared - len(divergences), "divergences": divergences}
+        print(json.dumps({"rounds": ROUNDS, "routes": [asdict(row) for row in rows], **found}))
     else:
-        print("\n".join([*table(rows), "", *verdicts(rows, divergences, prompts)]))
+        print("\n".join([*table(rows), "", *verdicts(rows, divergences, compared)]))
 
 
 def table(rows: list[Row]) -> list[str]:
-    head = f"{'route':10}{'prompts':>8}{'tokens':>8}{'draft':>7}{'accepted':>10}{'length':>8}"
-    lines = ["", f"{head}{'plain':>10}{'spec.':>10}{'speed-up':>10}", f"{'':51}{'tokens/s':>10}{'tokens/s':>10}"]
+    head = f"{'route':10}{'prompts':>8}{'tokens':>8}{'draft':>7}{'accepted':>10}{'length':>8}{'plain':>10}{'spec.':>10}"
+    lines = ["", f"{head}{'speed-up':>10}  by round", f"{'':51}{'tokens/s':>10}{'tokens/s':>10}"]
     for row in rows:
         rate = "-" if row.acceptance_rate is None else f"{row.acceptance_rate:.0%}"
         length = "-" if row.acceptance_length is None else f"{row.acceptance_length:.2f}"
         lines.append(
             f"{row.route:10}{row.prompts:8}{row.tokens:8}{row.max_draft_len:7}{rate:>10}{length:>8}"
             f"{row.plain_tokens_per_s:10.1f}{row.speculative_tokens_per_s:10.1f}{row.speed_up:9.2f}x"
+            f"  {' '.join(f'{ratio:.2f}' for ratio in row.speed_ups)}"
         )
     return lines
 
 
-def verdicts(rows: list[Row], divergences: list[dict[str, Any]], prompts: int) -> list[str]:
-    lines = [f"{row.route}: speculation {row.word} here" for row in rows]
-    lines += [
-        f"  set `speculation: never` on route {row.route}, or draft less than {row.max_draft_len} tokens"
-        for row in rows
-        if row.speed_up < COSTS
-    ]
-    lines.append(f"greedy answers identical with and without speculation: {prompts - len(divergences)} of {prompts}")
+def verdicts(rows: list[Row], divergences: list[dict[str, Any]], compared: int) -> list[str]:
+    lines = []
+    for row in rows:
+        lines.append(f"{row.route}: speculation {SAID[row.word]} ({spread(row.speed_ups)})")
+        if row.word == "does not pay":
+            lines.append(
+                f"  set `speculation: never` on route {row.route}, or draft less than {row.max_draft_len} tokens"
+            )
+    lines.append(f"greedy answers identical with and without speculation: {compared - len(divergences)} of {compared}")
     return lines + [f"  {one['id']}, token {one['position']}: {one['verdict']}" for one in divergences]
+
+
+def spread(speed_ups: list[float]) -> str:
+    return f"{min(speed_ups):.2f}x to {max(speed_ups):.2f}x in {len(speed_ups)} rounds"
 
 
 if __name__ == "__main__":

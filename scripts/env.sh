@@ -42,7 +42,8 @@ has_all() {
 install_into() {
   echo "installing into $venv: the extras $2" >&2
   rm -f "$venv/.stamp"
-  "$venv/bin/python" -m pip install --quiet --disable-pip-version-check -e "$root[$2]"
+  # Twice quiet: errors are shown, warnings (a page of them where pip's settings name a folder that is gone) are not.
+  "$venv/bin/python" -m pip install --quiet --quiet --disable-pip-version-check -e "$root[$2]"
   echo "$1 $2" >"$venv/.stamp" # last: without it the environment counts as half-made
 }
 

@@ -11,6 +11,8 @@ from trtspec.methods import METHODS
 from trtspec.spec.load import parse_spec
 from trtspec.spec.model import Route, Spec
 from trtspec.spec.template import TEMPLATES, template
+from trtspec.trtllm import engine_flow, llm_flow
+from trtspec.trtllm.releases import REFERENCE_METHODS
 
 
 def loaded(name: str) -> Spec:
@@ -34,6 +36,21 @@ def test_a_template_shows_every_option_of_its_method(name: str) -> None:
     unshown = {"draft_target": {"tree", "min_confidence"}, "lookahead": {"max_draft_len"}}
     written = loaded(name).speculation.model_fields_set
     assert set(METHODS[name].model_fields) - unshown.get(name, set()) == written
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_says_who_builds_it_today(name: str) -> None:
+    line = next(line for line in template(name).splitlines()[:4] if line.startswith("# Today: "))
+    method = loaded(name).speculation.method
+    assert ("built and served" in line) == (method in REFERENCE_METHODS)
+    assert ("tensorrt" in line) == (name != "cpu-demo" and method in engine_flow.PLANNED)
+    assert ("pytorch" in line) == (name != "cpu-demo" and method in llm_flow.PLANNED)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_does_not_promise_what_the_gate_does_not_do(name: str) -> None:
+    assert "the gate decides" not in template(name)
+    assert ("acts from a later version" in template(name)) == ("\ngate:" in template(name))
 
 
 def test_there_is_one_template_for_each_file() -> None:
@@ -77,6 +94,8 @@ def test_init_writes_the_template(tmp_path: Path) -> None:
     out = tmp_path / "spec.yaml"
     result = CliRunner().invoke(command, ["--template", "draft_target", "-o", str(out)])
     assert (result.exit_code, result.stdout) == (0, "")
+    assert "today: built and served on runtime reference" in result.stderr
+    assert f"next: trtspec check {out}" in result.stderr
     assert out.read_text(encoding="utf-8") == template("draft_target")
 
 

@@ -28,7 +28,10 @@ from trtspec.serving.client import DEFAULT_URL
 @click.option("--chat", is_flag=True, help="PROMPT is a user's message: apply the chat template.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole answer as JSON.")
 def command(url: str, model: str | None, as_json: bool, **options: Any) -> None:
-    """Send PROMPT to a running server and print the answer as it comes."""
+    """Send PROMPT to a running server and print the answer as it comes.
+
+    More than the options here can be asked over HTTP or gRPC: see docs/requests.md.
+    """
     from trtspec.serving.client import connect, front_of
     from trtspec.serving.document import Transcript
 

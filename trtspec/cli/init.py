@@ -9,6 +9,8 @@ import click
 from trtspec.errors import UserError
 from trtspec.spec.template import DEMO, TEMPLATES, template
 
+TODAY = "# Today: "
+
 
 @click.command("init")
 @click.option(
@@ -16,13 +18,21 @@ from trtspec.spec.template import DEMO, TEMPLATES, template
 )
 @click.option("-o", "out", type=click.Path(path_type=Path), metavar="FILE", help="Write here; never overwrites.")
 def command(name: str, out: Path | None) -> None:
-    """Print or write a commented spec."""
+    """Print or write a commented spec.
+
+    Without --template it runs on any CPU; the others say in their first lines which runtimes build them today.
+    """
     text = template(name)
     if out is None:
         click.echo(text, nl=False)
         return
     _write_new(out, text)
-    click.echo(f"wrote {out}; next: trtspec check {out}", err=True)
+    click.echo(f"wrote {out}; today: {_today(text)}\nnext: trtspec check {out}", err=True)
+
+
+def _today(text: str) -> str:
+    """What a template's own comment says of who builds it."""
+    return next(line for line in text.splitlines() if line.startswith(TODAY)).removeprefix(TODAY)
 
 
 def _write_new(out: Path, text: str) -> None:

@@ -56,7 +56,7 @@ class LazyGroup(click.Group):
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="trtspec")
 def group() -> None:
-    """One YAML file in, a measured and lossless speculative-decoding deployment out."""
+    """One YAML file in, a lossless speculative-decoding deployment out, counted per route."""
 
 
 def main() -> None:

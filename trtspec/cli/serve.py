@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 @click.option("--in-place", "place", flag_value="in-place", help="Run the tritonserver of this machine (default).")
 @click.option("--json", "as_json", is_flag=True, help="Print where it listens as JSON, once ready.")
 def command(spec_file: Path, engines: Path, model_repo: Path, detach: bool, place: str | None, as_json: bool) -> None:
-    """Launch tritonserver, wait until a token comes out of it, and supervise it.
+    """Launch tritonserver with this spec's models, wait until a token comes out of it, and supervise it.
+
+    Its log is kept in the folder that TRTSPEC_CACHE names (default ~/.cache/trtspec).
 
     Ctrl-C or SIGTERM stops the server and everything it started; so does `trtspec stop`.
     """

