@@ -97,7 +97,10 @@ def _read(name: str) -> bytes:
     except OSError as error:
         shown = "standard input" if name == "-" else name
         raise UserError(
-            f"{shown} cannot be read: {error.strerror}", code="requests_file", where=name, hint="name a JSONL file, or -"
+            f"{shown} cannot be read: {error.strerror}",
+            code="requests_file",
+            where=name,
+            hint="name a JSONL file, or -",
         ) from None
 
 
