@@ -76,7 +76,10 @@ def group() -> None:
 def main() -> None:
     streams.settle()
     signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code == INTERRUPTED:
+        streams.leave(code)
+    sys.exit(code)
 
 
 def run(argv: Sequence[str], commands: click.Group = group) -> int:
@@ -139,7 +142,8 @@ def _print_json(error: TrtspecError) -> None:
 def _of_the_system(error: OSError) -> TrtspecError:
     """What the system refuses of the user's files, of stdout, or for want of room; anything else is our bug."""
     reason = error.strerror or str(error)
-    fault = streams.output_fault()
+    closed = error.errno == errno.EBADF and error.filename is None
+    fault = reason if closed else streams.output_fault()
     if fault is not None:
         streams.drop_output()
         return UserError(f"standard output cannot be written: {fault}", code="output")
