@@ -273,7 +273,7 @@ def test_what_is_damaged_is_said_and_mended_by_another_build(folder: Path) -> No
     spec, engines, said = _spec(folder), folder / "engines", list[str]()
     config = ensure(spec, engines, print)["target"].path / "config.json"
     config.write_text(config.read_text().replace('"num_layers": 2', '"num_layers": 9'))
-    with pytest.raises(BuildError, match="the content of config.json has changed") as caught:
+    with pytest.raises(BuildError, match=r"the content of config\.json has changed") as caught:
         built(spec, engines)
     assert (caught.value.code, "trtspec build" in (caught.value.hint or "")) == ("damaged", True)
     ensure(spec, engines, said.append)

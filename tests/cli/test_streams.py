@@ -148,11 +148,11 @@ def test_a_full_device_and_a_reader_that_left(spec: Path, tmp_path: Path, verb: 
 def test_an_interrupt_is_one_document(spec: Path, tmp_path: Path, number: int) -> None:
     os.mkfifo(tmp_path / "requests")
     argv = [sys.executable, "-m", "trtspec", "run", str(spec), "--requests", "requests", "-o", "out", "--json"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        with (tmp_path / "requests").open("wb"):  # opened when the command reads its requests
-            time.sleep(0.2)
-            process.send_signal(number)
-            out, errors = process.communicate(timeout=60)
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with process, (tmp_path / "requests").open("wb"):  # opened when the command reads its requests
+        time.sleep(0.2)
+        process.send_signal(number)
+        out, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     error = json.loads(out)["error"]
     assert list(error) == ["code", "where", "line", "column", "message", "hint"]
