@@ -267,3 +267,33 @@ def test_a02_no_work_starts_on_what_check_refuses(folder: Path, letters: str) ->
     assert error.value.where is not None and error.value.where.startswith("speculation.draft")
     assert error.value.line == 5
     assert not list((folder / "engines").glob("*-pack-*"))
+
+
+def test_what_is_damaged_is_said_and_mended_by_another_build(folder: Path) -> None:
+    spec, engines, said = _spec(folder), folder / "engines", list[str]()
+    config = ensure(spec, engines, print)["target"].path / "config.json"
+    config.write_text(config.read_text().replace('"num_layers": 2', '"num_layers": 9'))
+    with pytest.raises(BuildError, match=r"the content of config\.json has changed") as caught:
+        built(spec, engines)
+    assert (caught.value.code, "trtspec build" in (caught.value.hint or "")) == ("damaged", True)
+    ensure(spec, engines, said.append)
+    assert any("set aside" in line for line in said)
+    assert set(built(spec, engines)) == {"target", "draft"}
+
+
+@pytest.mark.parametrize("text", ["[]", "[" * 100_000, "{}", '{"wanted": 1, "artifacts": []}'])
+def test_a_damaged_record_of_a_build_is_no_build(folder: Path, text: str) -> None:
+    spec, engines = _spec(folder), folder / "engines"
+    ensure(spec, engines, print)
+    (engines / ".builds" / "toy.json").write_text(text)
+    shutil.rmtree(folder / "target")
+    with pytest.raises(TrtspecError, match=r"is not built|there is no model"):
+        built(spec, engines)
+
+
+def test_one_model_for_both_roles_is_packed_once(folder: Path) -> None:
+    spec = _spec(folder, text=PAIR.replace("./draft", "./target"))
+    artifacts = ensure(spec, folder / "engines", print)
+    assert artifacts["target"].path == artifacts["draft"].path
+    assert len(list((folder / "engines").glob("*-pack-*"))) == 1
+    assert built(spec, folder / "engines")["draft"].role == "draft"

@@ -82,7 +82,8 @@ def findings(
 
 
 def codes(found: list[Finding]) -> list[tuple[str, str]]:
-    return [(one.severity, one.code) for one in found]
+    """Without what is said of every spec for another runtime."""
+    return [(one.severity, one.code) for one in found if one.code != "not_built_yet"]
 
 
 def only(found: list[Finding], code: str) -> Finding:
@@ -217,6 +218,38 @@ def test_kv_tokens_are_of_the_reference_runtime() -> None:
     assert codes(findings(text, {"target": TARGET}, machine)) == [("warning", "unused")]
 
 
+@pytest.mark.parametrize("runtime", ["tensorrt", "pytorch"])
+def test_a_runtime_that_is_only_planned_is_a_warning(runtime: str) -> None:
+    one = only(findings(f"name: demo\nruntime: {runtime}\ntarget: {{model: ./t}}\n"), "not_built_yet")
+    assert (one.severity, one.where, one.line) == ("warning", "runtime", 2)
+    assert f"plans runtime {runtime} and does not build it yet" in one.message
+    assert [one for one in findings(PLAIN) if one.code == "not_built_yet"] == []
+
+
+def test_gate_keys_that_nothing_acts_on_are_named() -> None:
+    found = findings(PLAIN + "gate: {min_acceptance: 0.5, policy: break_even, off_when: {batch_above: 2}}\n")
+    assert [(one.severity, one.where) for one in found] == [("info", "gate.min_acceptance"), ("info", "gate.policy")]
+    assert findings(PLAIN + 'gate: {policy: "off"}\n') == []
+
+
+def test_a_draft_as_long_as_a_request_is_a_warning() -> None:
+    text = PLAIN + "limits: {max_seq_len: 8}\nspeculation: {method: ngram, max_draft_len: 9}\n"
+    found = findings(text + "routes: {code: {max_draft_len: 8}, chat: {max_draft_len: 7}}\n")
+    assert [(one.severity, one.code, one.where) for one in found] == [
+        ("warning", "draft_too_long", "speculation.max_draft_len"),
+        ("warning", "draft_too_long", "routes.code.max_draft_len"),
+    ]
+    assert "max_draft_len 9" in found[0].message and "max_seq_len 8" in found[0].message
+
+
+def test_an_address_of_another_machine_is_said_once_and_not_as_busy_ports() -> None:
+    machine = dataclasses.replace(
+        MACHINE, busy_ports=frozenset({8000, 8001, 8002}), foreign_hosts=frozenset({"192.0.2.1"})
+    )
+    found = findings(PLAIN + "serving: {host: 192.0.2.1}\n", machine=machine)
+    assert codes(found) == [("warning", "foreign_host"), ("info", "open_host")]
+
+
 def test_an_unknown_release_is_one_finding_with_its_place() -> None:
     (one,) = findings('name: demo\nrelease: "1.2.3"\ntarget: {model: ./target}\n')
     assert (one.code, one.where, one.line) == ("unknown_release", "release", 2)
@@ -273,9 +306,11 @@ def test_input_longer_than_a_short_model() -> None:
     assert findings(PLAIN + "limits: {max_input_len: 4095}\n") == []
 
 
-def test_kv_tokens_hold_one_longest_request() -> None:
-    one = only(findings(PLAIN + "limits: {kv_tokens: 4095}\n"), "kv_too_small")
+@pytest.mark.parametrize("written", ["", ", max_seq_len: 4096"])
+def test_kv_tokens_hold_one_longest_request(written: str) -> None:
+    one = only(findings(PLAIN + f"limits: {{kv_tokens: 4095{written}}}\n"), "kv_too_small")
     assert "4095" in one.message and "4096" in one.message
+    assert (one.severity, one.where) == ("warning", "limits.kv_tokens")
     assert findings(PLAIN + "limits: {kv_tokens: 4096}\n") == []
 
 

@@ -88,3 +88,9 @@ def test_a_server_on_path_is_found_first(tmp_path: Path, monkeypatch: pytest.Mon
     server = _tool(tmp_path / "bin", "tritonserver", "exit 0")
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     assert machine.tritonserver() == server
+
+
+def test_an_address_of_another_machine_is_foreign(tmp_path: Path) -> None:
+    assert machine.read_machine(tmp_path, {1: "192.0.2.1"}).foreign_hosts == {"192.0.2.1"}  # TEST-NET-1, RFC 5737
+    assert machine.read_machine(tmp_path, {1: "a..b"}).foreign_hosts == {"a..b"}
+    assert machine.read_machine(tmp_path, {1: "127.0.0.1"}).foreign_hosts == frozenset()

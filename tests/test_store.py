@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from trtspec import store as store_module
 from trtspec.errors import BuildError, StoreError
 from trtspec.steps import Step
 from trtspec.store import MANIFEST, Store
@@ -83,7 +84,57 @@ def _other_key(folder: Path) -> None:
     (folder / MANIFEST).write_text(json.dumps({**manifest, "key": KEY[::-1]}))
 
 
-@pytest.mark.parametrize("harm", [_truncate, _lose, _blank, _no_manifest, _other_key])
+def _flip(folder: Path) -> None:
+    (folder / "weights").write_bytes(b"w" * 500 + b"v" + b"w" * 499)
+
+
+def _edit(folder: Path) -> None:
+    (folder / "sub" / "words").write_text("TARGET")
+
+
+def _deep(folder: Path) -> None:
+    (folder / MANIFEST).write_text("[" * 100_000)
+
+
+def _rename_output(folder: Path, name: str) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    outputs = {**manifest["outputs"], name: manifest["outputs"]["weights"]}
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "outputs": outputs}))
+
+
+def _nul(folder: Path) -> None:
+    _rename_output(folder, "a\0")
+
+
+def _outside(folder: Path) -> None:
+    _rename_output(folder, "../weights")
+
+
+def _seconds(folder: Path) -> None:
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps({**manifest, "seconds": "x"}))
+
+
+HARMS = [_truncate, _lose, _blank, _no_manifest, _other_key, _flip, _edit, _deep, _nul, _outside, _seconds]
+
+
+def test_a_large_file_is_hashed_again_only_where_its_time_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "HASHED_ALWAYS", 100)
+    store, step = Store(tmp_path), _step(tmp_path)
+    with store.lock(print):
+        weights = store.make(step, _write, print).path / "weights"
+    made = weights.stat()
+    os.utime(weights)
+    assert store.find(step) is not None, "the same content with another time"
+    weights.write_bytes(b"v" * 1000)
+    assert store.find(step) is None
+    os.utime(weights, ns=(made.st_atime_ns, made.st_mtime_ns))
+    assert store.find(step) is not None, "of the size and time of the manifest: not read again"
+
+
+@pytest.mark.parametrize("harm", HARMS)
 def test_a_damaged_artifact_is_set_aside_and_built_again(tmp_path: Path, harm: object) -> None:
     store, said, step = Store(tmp_path), [], _step(tmp_path)
     with store.lock(said.append):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -122,7 +123,7 @@ def built(spec: Spec, engines: Path) -> Artifacts:
         return _recorded(spec, store)
     for step, artifact in found:
         if artifact is None and not step.optional:
-            raise _not_built(spec, step.role, store)
+            raise _not_built(spec, step.role, store, step.output, step.key)
     return {step.role: artifact for step, artifact in found if artifact is not None}
 
 
@@ -177,7 +178,7 @@ def refuse_early(planned: Plan, store: Store) -> None:
             f"trtspec {trtspec.__version__} plans runtime {planned.runtime} and builds runtime reference",
             code="unsupported_runtime",
             where="runtime",
-            hint="run the commands of `trtspec plan` in the release's container, or write runtime: reference",
+            hint="to build now, write runtime: reference; `trtspec plan` shows what a build for this runtime will run",
         )
     todo = [step for step in planned.stored if not step.cached]
     needed, free = sum(step.disk_bytes or 0 for step in todo), disk_free_bytes(store.root)
@@ -283,20 +284,28 @@ def _record(spec: Spec, store: Store, artifacts: Artifacts) -> None:
 def _recorded(spec: Spec, store: Store) -> Artifacts:
     try:
         record = json.loads(_record_path(spec, store).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        if record["wanted"] != wanted_of(spec):
+            raise _not_built(spec, "target", store)
+        folders = {role: (store.root / entry["folder"], entry["key"]) for role, entry in record["artifacts"].items()}
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):  # none, or a damaged one
         raise _not_built(spec, "target", store) from None
-    if record.get("wanted") != wanted_of(spec):
-        raise _not_built(spec, "target", store)
     artifacts = {}
-    for role, entry in record["artifacts"].items():
-        artifact = store.find_folder(role, store.root / entry["folder"], entry["key"])
+    for role, (folder, key) in folders.items():
+        artifact = store.find_folder(role, folder, key)
         if artifact is None:
-            raise _not_built(spec, role, store)
+            raise _not_built(spec, role, store, folder, key)
         artifacts[role] = artifact
     return artifacts
 
 
-def _not_built(spec: Spec, role: str, store: Store) -> BuildError:
+def _not_built(spec: Spec, role: str, store: Store, folder: Path | None = None, key: str | None = None) -> BuildError:
+    if folder is not None and os.path.lexists(folder):
+        return BuildError(
+            f"{role} of {spec.name} in {folder} is damaged: {store.damage_of(folder, key)}",
+            code="damaged",
+            where=role,
+            hint="run `trtspec build` again: it is set aside and built anew",
+        )
     return BuildError(
         f"{role} of {spec.name} is not built in {store.root}",
         code="not_built",

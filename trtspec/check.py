@@ -9,13 +9,12 @@ import trtspec
 from trtspec.check_facts import CheckFacts, Headers, MachineFacts, ModelFacts
 from trtspec.errors import SpecError
 from trtspec.finding import Finding, finding_of, found, in_order
-from trtspec.known import models_of, pack_dtype, spec_path
+from trtspec.known import models_of, pack_dtype, refusal_of, spec_path
 from trtspec.memory import human_bytes, kv_bytes_per_token, weights_bytes
 from trtspec.methods.draft_target import DraftTarget
 from trtspec.methods.model import Checkpoint, Quantization
 from trtspec.pair import check_pair
 from trtspec.spec.model import Spec
-from trtspec.trtllm import engine_flow, llm_flow
 from trtspec.trtllm.releases import Release, Runtime, find, resolve_runtime
 
 __all__ = ["CheckFacts", "Finding", "MachineFacts", "ModelFacts", "check"]
@@ -75,22 +74,13 @@ def check(spec: Spec, known: CheckFacts) -> list[Finding]:
 
 def _supported(case: _Case) -> Iterator[Finding]:
     """Method, runtime and release go together."""
-    refusal = _refusal(case)
+    refusal = refusal_of(case.spec, case.release, case.runtime)
     if refusal is not None:
         written = case.spec.position("speculation") != (None, None)
         yield found(case.spec, "error", "speculation.method" if written else "runtime", "unsupported_method", refusal)
-
-
-def _refusal(case: _Case) -> str | None:
-    method, runtime = case.spec.speculation, case.runtime
-    refusal = case.release.refusal(method.method, runtime, version=getattr(method, "version", None))
-    planned = {"tensorrt": engine_flow.PLANNED, "pytorch": llm_flow.PLANNED}.get(runtime, (method.method,))
-    if refusal is None and method.method not in planned:
-        return (
-            f"method {method.method} is not built for runtime {runtime} by trtspec {trtspec.__version__}; "
-            f"nearest that is: one of {', '.join(planned)}"
-        )
-    return refusal
+    elif case.runtime != "reference":
+        message = f"trtspec {trtspec.__version__} plans runtime {case.runtime} and does not build it yet"
+        yield found(case.spec, "warning", "runtime", "not_built_yet", message, "to build now, write runtime: reference")
 
 
 def _options(case: _Case) -> Iterator[Finding]:
@@ -134,6 +124,27 @@ def _routes(case: _Case) -> Iterator[Finding]:
             )
 
 
+def _draft_lengths(case: _Case) -> Iterator[Finding]:
+    """A draft as long as the longest request is never verified whole."""
+    target = case.of("target").headers
+    limits = case.spec.limits
+    longest = limits.seq_len() if target is None else limits.seq_len(target.config.max_positions)
+    lengths = {f"routes.{name}.max_draft_len": route.max_draft_len for name, route in case.spec.routes.items()}
+    for where, length in {"speculation.max_draft_len": case.spec.speculation.draft_len, **lengths}.items():
+        if length is not None and length >= longest:
+            message = f"{where} {length} is not below max_seq_len {longest}: so long a draft never fits a request"
+            yield found(case.spec, "warning", where, "draft_too_long", message, "a few tokens pay; 4 is usual")
+
+
+def _gate(case: _Case) -> Iterator[Finding]:
+    """``off_when`` acts; so does ``policy: off``, since nothing decides."""
+    gate = case.spec.gate
+    idle = gate.model_fields_set - {"off_when"} - ({"policy"} if gate.policy == "off" else set())
+    for key in sorted(idle):
+        message = f"trtspec {trtspec.__version__} does not act on gate.{key} yet"
+        yield found(case.spec, "info", f"gate.{key}", "not_acted_on", message)
+
+
 def _readable(case: _Case) -> Iterator[Finding]:
     """Each model: whether it is on disk and can be read."""
     for role, model in case.models.items():
@@ -173,21 +184,28 @@ def _lengths(case: _Case) -> Iterator[Finding]:
         message = f"max_seq_len {longest} is more than the {positions} positions of the target"
         yield found(spec, "error", "limits.max_seq_len", "too_long", message, f"write {positions} or less")
         return
-    if limits.input_len(positions) > longest - 1:
+    if (limits.max_input_len or 0) > longest - 1:
         message = (
             f"max_input_len {limits.max_input_len} leaves no room for output: the target has {positions} positions"
         )
         yield found(spec, "error", "limits.max_input_len", "too_long", message, f"write {longest - 1} or less")
-    if limits.kv_tokens is not None and limits.kv_tokens < longest:
-        message = f"kv_tokens {limits.kv_tokens} cannot hold one longest request of {longest} tokens"
-        hint = f"write kv_tokens: {longest} or more, or max_seq_len: {limits.kv_tokens}"
-        yield found(spec, "error", "limits.kv_tokens", "kv_too_small", message, hint)
     for role in spec.speculation.model_refs():
         draft = case.of(role).headers
         if draft is not None and draft.config.max_positions < longest:
             message = f"the draft has {draft.config.max_positions} positions and a request may have {longest}"
             hint = f"beyond them it drafts badly: write max_seq_len: {draft.config.max_positions}, or another draft"
             yield found(spec, "warning", f"{spec_path(role)}.model", "draft_too_short", message, hint)
+
+
+def _kv_tokens(case: _Case) -> Iterator[Finding]:
+    limits, target = case.spec.limits, case.of("target").headers
+    if limits.kv_tokens is None or case.runtime != "reference" or (target is None and limits.max_seq_len is None):
+        return
+    longest = limits.seq_len() if target is None else limits.seq_len(target.config.max_positions)
+    if limits.kv_tokens < longest:
+        message = f"kv_tokens {limits.kv_tokens} is raised to max_seq_len {longest}, so that one longest request fits"
+        hint = f"write kv_tokens: {longest} or more, or max_seq_len: {limits.kv_tokens}"
+        yield found(case.spec, "warning", "limits.kv_tokens", "kv_too_small", message, hint)
 
 
 def _quantization(case: _Case) -> Iterator[Finding]:
@@ -230,13 +248,13 @@ def _memory(case: _Case) -> Iterator[Finding]:
     weights = sum(_weights(case, role, one) // case.gpus(role) for role, one in headers.items())
     per_token = sum(-(-_kv_per_token(case, role, one) // case.gpus(role)) for role, one in headers.items())
     on_cpu = case.runtime == "reference"
-    tokens = (limits.kv_tokens if on_cpu else None) or limits.seq_len(headers["target"].config.max_positions)
+    tokens = max(on_cpu * (limits.kv_tokens or 0), limits.seq_len(headers["target"].config.max_positions))
     if weights + tokens * per_token > room:
         message = (
             f"weights of {human_bytes(weights)} and a KV cache of {human_bytes(tokens * per_token)} for {tokens} "
             f"tokens do not fit the {'free memory' if on_cpu else 'memory of each GPU'} of {human_bytes(room)}"
         )
-        key = "kv_tokens" if on_cpu and limits.kv_tokens else "max_seq_len"
+        key = "kv_tokens" if on_cpu and limits.kv_tokens == tokens else "max_seq_len"
         hint = f"write a smaller limits.{key}, or choose a smaller model"
         yield found(case.spec, "error", f"limits.{key}", "memory", message, hint)
 
@@ -292,8 +310,13 @@ def _gpus(case: _Case) -> Iterator[Finding]:
 
 def _serving(case: _Case) -> Iterator[Finding]:
     serving, machine = case.spec.serving, case.known.machine
+    foreign = machine is not None and serving.host in machine.foreign_hosts
+    if foreign:
+        message = f"{serving.host} is not an address of this machine"
+        hint = "write one that is, as 127.0.0.1, or serve on the machine that has it"
+        yield found(case.spec, "warning", "serving.host", "foreign_host", message, hint)
     for key, port in serving.ports.items():
-        if machine is not None and port in machine.busy_ports:
+        if machine is not None and not foreign and port in machine.busy_ports:
             message = f"port {port} is in use now"
             yield found(case.spec, "warning", f"serving.{key}", "busy_port", message, "stop what uses it, or change it")
     if not (serving.host.startswith("127.") or serving.host in _LOOPBACK):
@@ -315,9 +338,12 @@ _CHECKS = (
     _options,
     _formats,
     _routes,
+    _draft_lengths,
+    _gate,
     _readable,
     _tokens,
     _lengths,
+    _kv_tokens,
     _quantization,
     _parallel,
     _memory,

@@ -55,6 +55,7 @@ class Gpu(Protocol):
 class MachineFacts:
     """``memory_bytes`` is what this process may still take; ``disk_free_bytes`` is of the engines' folder; None: not
     known. ``compiler`` is the system's C++ compiler; ``accelerated``: TensorRT-LLM and a GPU are here.
+    ``foreign_hosts``: those asked for that are no address of this machine.
     """
 
     memory_bytes: int | None = None
@@ -63,6 +64,7 @@ class MachineFacts:
     gpus: Sequence[Gpu] = ()
     accelerated: bool = False
     busy_ports: frozenset[int] = frozenset()
+    foreign_hosts: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)

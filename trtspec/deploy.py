@@ -10,11 +10,9 @@ from typing import Any, Protocol
 
 from trtspec.front.settings import FrontSettings, OffWhen, RouteSettings
 from trtspec.runtime.config import ModelConfig
+from trtspec.runtime.kernels import LIBRARY
 from trtspec.runtime.options import EngineOptions
 from trtspec.spec.model import Spec
-
-DEFAULT_MAX_SEQ_LEN = 8192
-KERNELS_LIBRARY = "kernels.so"  # in the folder of the "kernels" artifact
 
 
 class Facts(Protocol):
@@ -42,23 +40,11 @@ def packed_facts(config_json: str) -> PackedFacts:
     return PackedFacts(ModelConfig.from_dict(json.loads(config_json)))
 
 
-@dataclass(frozen=True)
-class Lengths:
-    max_seq_len: int
-    max_input_len: int
-
-
-def lengths(spec: Spec, facts: Facts) -> Lengths:
-    """The spec's limits with their defaults: the model's own positions or 8192, and one token left to generate."""
-    max_seq_len = spec.limits.max_seq_len or min(facts.config.max_positions, DEFAULT_MAX_SEQ_LEN)
-    return Lengths(max_seq_len, min(spec.limits.max_input_len or max_seq_len, max_seq_len - 1))
-
-
 def engine_options(
     spec: Spec, facts: Facts, artifacts: Mapping[str, Built], *, vocab_size: int | None = None, device: str = "auto"
 ) -> EngineOptions:
     """``vocab_size``: ids of the target's tokenizer; output rows beyond are padding. Device: torch's word for it."""
-    at = lengths(spec, facts)
+    positions = facts.config.max_positions
     draft, kernels = artifacts.get("draft"), artifacts.get("kernels")
     return EngineOptions(
         target=str(artifacts["target"].path),
@@ -67,28 +53,28 @@ def engine_options(
         method_options=_method_options(spec),
         max_draft_len=spec.speculation.draft_len,
         max_batch_size=spec.limits.max_batch_size,
-        max_seq_len=at.max_seq_len,
-        max_input_len=at.max_input_len,
+        max_seq_len=spec.limits.seq_len(positions),
+        max_input_len=spec.limits.input_len(positions),
         max_num_tokens=spec.limits.max_num_tokens,
         kv_tokens=spec.limits.kv_tokens,
         vocab_size=vocab_size,
         threads=spec.reference.threads,
         compile=spec.reference.compile,
-        kernels=None if kernels is None else str(kernels.path / KERNELS_LIBRARY),
+        kernels=None if kernels is None else str(kernels.path / LIBRARY),
         device=device,
     )
 
 
 def front_settings(spec: Spec, facts: Facts, *, runtime: str = "reference") -> FrontSettings:
     """``runtime`` is the resolved one, never "auto"."""
-    at = lengths(spec, facts)
+    positions = facts.config.max_positions
     return FrontSettings(
         name=spec.name,
         runtime=runtime,
         method=spec.speculation.method,
         max_draft_len=spec.speculation.draft_len,
-        max_seq_len=at.max_seq_len,
-        max_input_len=at.max_input_len,
+        max_seq_len=spec.limits.seq_len(positions),
+        max_input_len=spec.limits.input_len(positions),
         max_batch_size=spec.limits.max_batch_size,
         routes=_routes(spec),
         off_when=OffWhen(**spec.gate.off_when.model_dump()),

@@ -95,7 +95,11 @@ def _commit(path: Path) -> str | None:
 
 
 def _placed(error: TrtspecError, spec: Spec, role: str) -> TrtspecError:
-    """The same error, with the place of the model in the spec file."""
+    """The same error, with the place of the model in the spec file; a file of the model is named in its message."""
     if error.line is None:
-        error.line, error.column = spec.position(f"{spec_path(role)}.model")
+        where = f"{spec_path(role)}.model"
+        if error.where is not None and error.where not in error.message:
+            error.message = f"{error.message} ({error.where})"
+        error.where = where
+        error.line, error.column = spec.position(where)
     return error

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+import trtspec
 from trtspec.methods.model import Checkpoint
 from trtspec.runtime.config import ModelConfig
-from trtspec.spec.model import Spec
+from trtspec.spec.model import DEFAULT_SEQ_LEN, Spec
+from trtspec.trtllm import engine_flow, llm_flow
 from trtspec.trtllm.engine_flow import EngineLimits
-
-DEFAULT_MAX_SEQ_LEN = 8192
+from trtspec.trtllm.releases import Release, Runtime
 
 
 class Facts(Protocol):
@@ -56,12 +57,24 @@ def pack_dtype(wanted: str, facts: Facts | None) -> str:
     return own if own in ("float32", "bfloat16", "float16") else "bfloat16"
 
 
+def refusal_of(spec: Spec, release: Release, runtime: Runtime) -> str | None:
+    """Why method, release and runtime do not go together, or are not planned by us yet; None where they do."""
+    method = spec.speculation.method
+    why = release.refusal(method, runtime, version=getattr(spec.speculation, "version", None))
+    planned = {"tensorrt": engine_flow.PLANNED, "pytorch": llm_flow.PLANNED}.get(runtime, (method,))
+    if why is None and method not in planned:
+        return (
+            f"method {method} is not built for runtime {runtime} by trtspec {trtspec.__version__}; "
+            f"nearest that is: one of {', '.join(planned)}"
+        )
+    return why
+
+
 def limits_of(spec: Spec, facts: Facts | None) -> EngineLimits:
-    most = facts.config.max_positions if facts is not None else DEFAULT_MAX_SEQ_LEN
-    max_seq_len = spec.limits.max_seq_len or min(most, DEFAULT_MAX_SEQ_LEN)
+    positions = DEFAULT_SEQ_LEN if facts is None else facts.config.max_positions
     return EngineLimits(
         max_batch_size=spec.limits.max_batch_size,
-        max_input_len=min(spec.limits.max_input_len or max_seq_len, max_seq_len - 1),
-        max_seq_len=max_seq_len,
+        max_input_len=spec.limits.input_len(positions),
+        max_seq_len=spec.limits.seq_len(positions),
         max_num_tokens=spec.limits.max_num_tokens,
     )

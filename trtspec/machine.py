@@ -39,6 +39,7 @@ def read_machine(engines: Path, ports: Mapping[int, str] | None = None) -> Machi
         gpus=cards,
         accelerated=bool(cards) and version("tensorrt_llm") is not None,
         busy_ports=frozenset(port for port, host in (ports or {}).items() if busy(host, port)),
+        foreign_hosts=frozenset(host for host in set((ports or {}).values()) if busy(host, 0)),
     )
 
 
@@ -137,12 +138,12 @@ def python_stub() -> Path | None:
 
 
 def busy(host: str, port: int) -> bool:
-    """Whether something listens there already."""
+    """Whether something listens there already. Port 0 is any free one: busy where the host is not this machine's."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
-        except OSError:
+            probe.bind((host.strip("[]"), port))
+        except (OSError, UnicodeError):  # UnicodeError: no name of a host
             return True
     return False
 

@@ -9,14 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import trtspec
 from trtspec import steps as flows
 from trtspec.errors import SpecError
-from trtspec.known import Known, models_of, pack_dtype
+from trtspec.known import Known, models_of, pack_dtype, refusal_of
 from trtspec.memory import ModelMemory, human_bytes, memory_of
 from trtspec.spec.model import Spec
 from trtspec.steps import STORED, Compiler, Job, Places, Step
-from trtspec.trtllm import engine_flow, llm_flow
 from trtspec.trtllm.releases import Release, Runtime, find
 
 FLOWS: Mapping[Runtime, Callable[[Job], list[Step]]] = {
@@ -95,15 +93,7 @@ def plan(
 
 
 def _refuse(spec: Spec, release: Release, runtime: Runtime) -> None:
-    method = spec.speculation.method
-    version = getattr(spec.speculation, "version", None)
-    why = release.refusal(method, runtime, version=version)
-    planned: Mapping[str, tuple[str, ...]] = {"tensorrt": engine_flow.PLANNED, "pytorch": llm_flow.PLANNED}
-    if why is None and method not in planned.get(runtime, (method,)):
-        why = (
-            f"method {method} is not built for runtime {runtime} by trtspec {trtspec.__version__}; nearest that is: "
-            "method draft_target"
-        )
+    why = refusal_of(spec, release, runtime)
     if why is not None:
         line, column = spec.position("speculation.method")
         raise SpecError(why, code="unsupported_method", where="speculation.method", line=line, column=column)

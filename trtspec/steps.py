@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +15,7 @@ from trtspec.errors import SpecError
 from trtspec.known import Known, limits_of, models_of, pack_dtype, spec_path
 from trtspec.memory import stored_bytes, unquantized_bytes
 from trtspec.methods.model import Checkpoint
+from trtspec.runtime.kernels import LIBRARY
 from trtspec.spec.model import Spec
 from trtspec.trtllm import engine_flow, llm_flow
 from trtspec.trtllm.releases import Release
@@ -22,7 +23,6 @@ from trtspec.trtllm.releases import Release
 STORE_FORMAT = 1  # raised when what a step writes changes: everything is built anew
 PENDING = "pending"  # in a folder's name, until its key is known
 KERNELS = "kernels"  # the role of the native CPU kernels
-KERNELS_LIBRARY = "kernels.so"
 
 Kind = Literal["fetch", "pack", "quantize", "convert", "compile", "settings", "repository"]
 STORED: frozenset[Kind] = frozenset({"pack", "quantize", "convert", "compile", "settings"})  # kept under engines/
@@ -164,7 +164,14 @@ def _fetch_step(role: str, model: Checkpoint, here: Known | None) -> Step:
 
 
 def reference_steps(job: Job) -> list[Step]:
-    return [_pack_step(job, role, model) for role, model in models_of(job.spec).items()]
+    """The same content in the same dtype is packed once; the roles share the folder."""
+    first: dict[str, Step] = {}
+    steps = []
+    for role, model in models_of(job.spec).items():
+        step = _pack_step(job, role, model)
+        same = None if step.key is None else first.setdefault(step.key, step)
+        steps.append(step if same is None or same is step else replace(step, output=same.output, disk_bytes=0))
+    return steps
 
 
 def _pack_step(job: Job, role: str, model: Checkpoint) -> Step:
@@ -191,7 +198,7 @@ def kernels_step(job: Job, compiler: Compiler) -> Step:
         id="compile-kernels",
         source="",
         parts={"from": compiler.fingerprint},
-        argv=lambda source, output: compiler.argv(f"{output}/{KERNELS_LIBRARY}"),
+        argv=lambda source, output: compiler.argv(f"{output}/{LIBRARY}"),
         optional=job.spec.reference.compile == "auto",
         argv_counts=False,  # it names where our own source lies; its flags are in the fingerprint
     )

@@ -33,6 +33,8 @@ from trtspec.errors import StoreError
 from trtspec.steps import STORE_FORMAT, Step
 
 MANIFEST = "manifest.json"
+NO_MANIFEST = "it has no manifest that can be read"
+HASHED_ALWAYS = 1 << 26  # bytes; a larger file is hashed again where its time is not the manifest's
 Say = Callable[[str], None]
 Make = Callable[[Step, Path, Path], None]  # the step, the staging folder it writes into, its log
 
@@ -92,6 +94,11 @@ class Store:
             return None
         return Artifact(role, key, folder, True, manifest["seconds"], manifest)
 
+    def damage_of(self, folder: Path, key: str | None) -> str | None:
+        """Why a folder that is there is no whole artifact."""
+        manifest = _read_manifest(folder)
+        return NO_MANIFEST if manifest is None else damage(folder, manifest, key)
+
     def make(self, step: Step, make: Make, say: Say, about: Mapping[str, Any] | None = None) -> Artifact:
         """The step's artifact: the one that is there, or made now and renamed into place. ``about`` goes into the
         manifest. What ``make`` raises passes through, after its staging folder is gone."""
@@ -123,8 +130,7 @@ class Store:
         """A folder of that name that is not whole is kept for a look, and its place is freed."""
         if not os.path.lexists(step.output):
             return
-        manifest = _read_manifest(step.output)
-        why = "it has no manifest" if manifest is None else damage(step.output, manifest, step.key)
+        why = self.damage_of(step.output, step.key)
         kept = self.damaged / step.output.name
         self.damaged.mkdir(exist_ok=True)
         _remove(kept)
@@ -139,16 +145,20 @@ class Store:
 
 
 def damage(folder: Path, manifest: Mapping[str, Any], key: str | None) -> str | None:
-    """What is wrong with an artifact, by its manifest; None when it is whole. Sizes are compared, not contents."""
+    """What is wrong with an artifact, by its manifest; None when it is whole. Contents are hashed, but for large files
+    of the size and time that the manifest says."""
     if manifest.get("key") != key:
         return "its manifest is of another key"
     for name, entry in manifest["outputs"].items():
         try:
-            size = (folder / name).stat().st_size
-        except OSError:
-            return f"{name} is missing"
-        if size != entry["bytes"]:
-            return f"{name} has {size} bytes, its manifest says {entry['bytes']}"
+            state = (folder / name).stat()
+            if state.st_size != entry["bytes"]:
+                return f"{name} has {state.st_size} bytes, its manifest says {entry['bytes']}"
+            trusted = state.st_size > HASHED_ALWAYS and state.st_mtime_ns == entry.get("mtime_ns")
+            if not trusted and sha256(folder / name) != entry["sha256"]:
+                return f"the content of {name} has changed"
+        except OSError as error:
+            return f"{name} is missing" if isinstance(error, FileNotFoundError) else f"{name}: {error.strerror}"
     return None
 
 
@@ -170,7 +180,11 @@ def _write(step: Step, folder: Path, make: Callable[[], None], about: Mapping[st
     started, began = _now(), time.monotonic()
     make()
     outputs = {
-        str(path.relative_to(folder)): {"bytes": path.stat().st_size, "sha256": sha256(path)}
+        str(path.relative_to(folder)): {
+            "bytes": path.stat().st_size,
+            "mtime_ns": path.stat().st_mtime_ns,
+            "sha256": sha256(path),
+        }
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
@@ -196,15 +210,20 @@ def _write(step: Step, folder: Path, make: Callable[[], None], about: Mapping[st
 
 
 def _read_manifest(folder: Path) -> dict[str, Any] | None:
+    """None where there is none that we could have written."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     outputs = manifest.get("outputs") if isinstance(manifest, dict) else None
-    whole = isinstance(outputs, dict) and all(
-        isinstance(entry, dict) and "bytes" in entry for entry in outputs.values()
-    )
-    return manifest if whole and {"key", "seconds"} <= manifest.keys() else None
+    if not isinstance(outputs, dict) or not outputs or not all(map(_is_output, outputs, outputs.values())):
+        return None
+    return manifest if "key" in manifest and isinstance(manifest.get("seconds"), int | float) else None
+
+
+def _is_output(name: str, entry: object) -> bool:
+    inside = "\0" not in name and not name.startswith("/") and ".." not in name.split("/")
+    return inside and isinstance(entry, dict) and {"bytes", "sha256"} <= entry.keys()
 
 
 @contextlib.contextmanager

@@ -145,3 +145,9 @@ def test_mistrals_window() -> None:
     assert read(model_type="mistral", sliding_window=4096).sliding_window == 4096
     assert read(model_type="mistral", sliding_window=None).sliding_window is None
     assert read(model_type="qwen2", sliding_window=4096, use_sliding_window=False).sliding_window is None
+
+
+@pytest.mark.parametrize(("key", "value"), [("num_hidden_layers", 10_001), ("vocab_size", 2**31)])
+def test_counts_that_no_model_has_are_refused(key: str, value: int) -> None:
+    with pytest.raises(CheckpointError, match=f"{key} is {value}, and {value - 1} is the most"):
+        read(**{key: value})

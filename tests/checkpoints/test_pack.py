@@ -13,7 +13,7 @@ import transformers
 from tests import toys
 from tests.checkpoints.gguf_files import gguf_tensors, model_metadata, q8_0, vocabulary_metadata, write_gguf
 from trtspec.checkpoints.facts import read_facts
-from trtspec.checkpoints.pack import pack, pack_weights, read_packed
+from trtspec.checkpoints.pack import pack, pack_weights
 from trtspec.checkpoints.safetensors import read_folder
 from trtspec.checkpoints.tokenizer import load_tokenizer
 from trtspec.checkpoints.values import ComputeDtype, whole
@@ -88,7 +88,8 @@ def test_transformers_models_come_out_fused_and_rounded(tmp_path: Path, family: 
         stored = torch.float32 if name.endswith("norm.weight") else TORCH[dtype]
         assert packed[name].dtype == stored
         assert torch.equal(packed[name], values.to(stored)), name
-    config, facts = read_packed(tmp_path / "out")
+    facts = read_facts(tmp_path / "out")
+    config = facts.config
     assert config == read_facts(tmp_path / "hf").config
     assert (facts.format, facts.dtype, facts.parameters) == ("packed", dtype, read_facts(tmp_path / "hf").parameters)
 
@@ -113,7 +114,7 @@ def test_a30_a_tied_weights_are_packed_once(tmp_path: Path, shards: int) -> None
     pack_weights(tmp_path / "m", tmp_path / "out", "float32")
     packed = packed_tensors(tmp_path / "out")
     assert "lm_head.weight" not in packed
-    assert read_packed(tmp_path / "out")[0].tied
+    assert read_facts(tmp_path / "out").config.tied
     embedding = whole(read_folder(tmp_path / "m")["model.embed_tokens.weight"])
     np.testing.assert_array_equal(packed["embed.weight"].numpy(), embedding)
 
@@ -188,8 +189,6 @@ def test_what_cannot_be_packed_is_refused_by_name(tmp_path: Path) -> None:
     pack_weights(folder, tmp_path / "out", "float32")
     with pytest.raises(CheckpointError, match="is packed already"):
         pack_weights(tmp_path / "out", tmp_path / "again", "float32")
-    with pytest.raises(CheckpointError, match="is no packed checkpoint"):
-        read_packed(folder)
 
 
 def test_float16_overflow_names_the_tensor_and_leaves_no_checkpoint(tmp_path: Path) -> None:
@@ -243,7 +242,7 @@ def test_rope_settings_survive(tmp_path: Path) -> None:
     rope = RopeConfig("yarn", 5e5, 4.0, 64, beta_fast=16.0)
     toys.random_checkpoint(tmp_path / "m", rope=rope)
     pack_weights(tmp_path / "m", tmp_path / "out", "float32")
-    assert read_packed(tmp_path / "out")[0].rope == rope
+    assert read_facts(tmp_path / "out").config.rope == rope
 
 
 def test_memory_stays_far_below_the_size_of_a_matrix(tmp_path: Path) -> None:

@@ -21,6 +21,15 @@ def regions(prefix: str) -> list[Path]:
     return list(SHM.glob(f"{prefix}*"))
 
 
+def test_the_unary_front_answers_generate_or_refuses_it_in_words(served: Toy) -> None:
+    """It is not decoupled: over gRPC it takes no stream."""
+    for url in (served.http, served.grpc):
+        done = served.run("generate", "L", "--url", url, "--model", "toy_unary", "--max-tokens", "3", "--json")
+        document = json.loads(done.stdout)
+        assert done.returncode in (0, 1) and "Traceback" not in done.stderr, done.stderr
+        assert ("text" in document) == (done.returncode == 0)
+
+
 def test_generate_over_http_and_grpc(served: Toy) -> None:
     for url in (served.http, served.grpc):
         plain = served.run("generate", "L", "--url", url, "--max-tokens", "9")

@@ -26,7 +26,6 @@ from trtspec.errors import RequestError
 
 MAX_CHARACTERS = 8 << 20
 MAX_LINES = 2_000_000  # of compiled template code; about a second
-MAX_POWER = 1 << 12
 MAX_WIDTH = 1 << 12  # of a field that padding fills
 _FILE = "<chat template>"
 _WIDENING_FILTERS = ("center", "indent", "format", "wordwrap", "batch", "slice", "round", "truncate")

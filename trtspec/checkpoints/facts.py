@@ -13,7 +13,7 @@ from typing import Any, Literal
 from trtspec.checkpoints import gguf_config, gguf_vocabulary, hf_config, safetensors
 from trtspec.checkpoints.gguf import GgufFile, read_gguf
 from trtspec.checkpoints.json_file import read_object, read_object_if_there
-from trtspec.checkpoints.layout import Naming, Shape, packed_tensors, required_tensors, source_name
+from trtspec.checkpoints.layout import MOST_LAYERS, Naming, Shape, packed_tensors, required_tensors, source_name
 from trtspec.checkpoints.tensor import Tensor
 from trtspec.errors import CheckpointError
 from trtspec.runtime.config import PACKED_CONFIG, ModelConfig
@@ -98,6 +98,12 @@ def _packed(folder: Path, raw: Mapping[str, Any]) -> tuple[CheckpointFacts, Mapp
         raise CheckpointError(
             f"{PACKED_CONFIG} in {folder} is not of this version", where=str(folder), hint="build it again"
         ) from error
+    if not 0 < config.num_layers <= MOST_LAYERS:
+        raise CheckpointError(
+            f"{PACKED_CONFIG}: num_layers is {config.num_layers}, and {MOST_LAYERS} is the most that is run",
+            where=str(folder / PACKED_CONFIG),
+            hint="build it again",
+        )
     tensors = {name: t for name, t in safetensors.read_folder(folder).items() if not name.startswith("pad.")}
     required = {tensor.name: tensor.shape for tensor in packed_tensors(config)}
     _compare(required, tensors, folder)

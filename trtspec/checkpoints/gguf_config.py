@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trtspec.checkpoints.gguf import GgufFile
+from trtspec.checkpoints.layout import most
 from trtspec.errors import CheckpointError
 from trtspec.runtime.config import ModelConfig, RopeConfig
 
@@ -127,6 +128,8 @@ class _Reader:
             value = value[0]
         if type(value) is not int or value < 1:
             raise self.refused(f"{self.arch}.{key} is {value!r}, not one positive count", "use another file")
+        if value > most(key):
+            raise self.refused(f"{self.arch}.{key} is {value}, and {most(key)} is the most that is run", "use another")
         return value
 
     def number(self, key: str, default: float | None = None) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from trtspec.checkpoints.layout import most
 from trtspec.errors import CheckpointError
 from trtspec.runtime.config import ModelConfig, RopeConfig
 
@@ -156,6 +157,8 @@ class _Reader:
     def count(self, value: Any, key: str) -> int:
         if type(value) is not int or value < 1:
             raise self.refused(f"{key} is {value!r}, not a positive count", "repair config.json")
+        if value > most(key):
+            raise self.refused(f"{key} is {value}, and {most(key)} is the most that is run", "repair config.json")
         return value
 
     def number(self, key: str, default: float) -> float:

@@ -13,6 +13,8 @@ from trtspec.runtime.config import ModelConfig
 
 Naming = Literal["huggingface", "gguf"]
 Shape = tuple[int, ...]
+MOST_LAYERS = 10_000  # their tensors are listed by name
+_MOST = 2**31 - 1
 
 _NAMES: Mapping[Naming, Mapping[str, str]] = {
     "huggingface": {
@@ -50,6 +52,11 @@ _NAMES: Mapping[Naming, Mapping[str, str]] = {
         "down": "ffn_down",
     },
 }
+
+
+def most(key: str) -> int:
+    """The largest count that a key of a model's configuration may have."""
+    return MOST_LAYERS if key in ("num_hidden_layers", "block_count") else _MOST
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from trtspec.checkpoints.tensor import Tensor
 from trtspec.checkpoints.tokenizer import load_tokenizer
 from trtspec.checkpoints.values import Array, ComputeDtype, cast, pieces, whole
 from trtspec.errors import CheckpointError
-from trtspec.runtime.config import PACKED_CONFIG, PACKED_WEIGHTS, ModelConfig
+from trtspec.runtime.config import PACKED_CONFIG, PACKED_WEIGHTS
 
 ALIGNMENT = 64
 Progress = Callable[[int, int], None]  # bytes written, bytes in all
@@ -50,14 +50,6 @@ def pack_weights(path: Path, out: Path, dtype: ComputeDtype, on_progress: Progre
     out.mkdir(parents=True, exist_ok=True)
     _write(out / PACKED_WEIGHTS, slots, source, on_progress or _no_progress)
     (out / PACKED_CONFIG).write_text(facts.config.to_json() + "\n", encoding="utf-8")
-
-
-def read_packed(path: Path) -> tuple[ModelConfig, CheckpointFacts]:
-    """Of a packed folder; anything else is an error."""
-    facts, _ = open_checkpoint(path)
-    if facts.format != "packed":
-        raise CheckpointError(f"{path} is no packed checkpoint", where=str(path), hint="build it with `trtspec build`")
-    return facts.config, facts
 
 
 @dataclass(frozen=True)

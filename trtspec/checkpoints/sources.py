@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ class Fetched:
 def parse_source(text: str, base: Path) -> Source:
     """``base`` is the folder relative paths start from."""
     if text.startswith(("./", "../", "/")) or text in (".", ".."):
-        return LocalSource(text, (base / text).resolve())
+        return LocalSource(text, Path(os.path.realpath(base / text)))
     if text.startswith("hf:"):
         return _hub_source(text)
     if text.startswith("pypi:"):
@@ -66,12 +67,20 @@ def locate(source: Source, cache: Path, revision: str | None) -> Path | None:
         return hub.locate(source, cache, revision)
     if isinstance(source, WheelSource):
         return wheel.locate(source, cache)
-    if not source.path.exists():
+    try:
+        source.path.stat()
+    except (FileNotFoundError, NotADirectoryError):
         raise SourceError(
             f"there is no model at {source.path}",
             where=source.text,
             hint="paths are relative to the spec's folder; name a model folder or a .gguf file",
-        )
+        ) from None
+    except OSError as error:
+        raise SourceError(
+            f"there can be no model at {source.path}: {error.strerror}",
+            where=source.text,
+            hint="name a model folder or a .gguf file",
+        ) from error
     return source.path
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trtspec.errors import StoreError
+
 if TYPE_CHECKING:
     from trtspec.artifacts import Artifacts
     from trtspec.spec.model import Spec
@@ -31,12 +33,28 @@ def command(spec_file: Path, engines: Path, model_repo: Path, as_json: bool) -> 
     from trtspec.spec.load import load_spec
 
     spec = load_spec(spec_file)
+    _require_place(model_repo)
     with building(spec, engines, say, model_repo=model_repo, advance=Bar()) as (planned, artifacts):
         _write_repository(spec, artifacts, planned.model_repo)
     say(f"repository: {planned.model_repo}")
     if as_json:
         made = [artifact.to_dict() for artifact in artifacts.values()]
         click.echo(json.dumps({"artifacts": made, "repository": str(planned.model_repo)}))
+
+
+def _require_place(model_repo: Path) -> None:
+    """A name that no folder can have is refused before any work."""
+    try:
+        model_repo.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(
+            f"{model_repo} cannot be the model repository: {error.strerror}",
+            code="repository_write",
+            where=str(model_repo),
+            hint="name another folder with --model-repo",
+        ) from error
 
 
 def _write_repository(spec: Spec, artifacts: Artifacts, path: Path) -> None:

@@ -29,9 +29,7 @@ def command(spec_file: Path, as_json: bool) -> None:
     findings = _findings(spec_file)
     good = passes(findings)
     if as_json:
-        click.echo(
-            json.dumps({"ok": good, "findings": [finding.to_dict() for finding in findings]}, ensure_ascii=False)
-        )
+        click.echo(json.dumps({"ok": good, "findings": [finding.to_dict() for finding in findings]}))
     else:
         click.echo(render(findings))
     if not good:

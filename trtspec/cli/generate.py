@@ -44,7 +44,7 @@ def command(url: str, model: str | None, as_json: bool, **options: Any) -> None:
                 click.echo(chunk, nl=False)
     document = transcript.document()
     if as_json:
-        click.echo(json.dumps(document, ensure_ascii=False))
+        click.echo(json.dumps(document))
     else:
         click.echo()
         click.echo(_facts(document), err=True)

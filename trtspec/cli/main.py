@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import errno
 import importlib
 import json
 import os
@@ -10,11 +13,13 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 
 import click
 
 from trtspec import __version__
+from trtspec.cli import streams
 from trtspec.errors import InternalError, TrtspecError, UserError
 
 # verb -> (module under trtspec.cli that holds a click command named `command`, one line of help)
@@ -32,6 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("doctor", "What this machine has and lacks."),
 }
 INTERRUPTED = 130
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EMFILE, errno.ENFILE)
 _OPTIONAL = ("torch", "numpy", "tokenizers", "jinja2", "huggingface_hub", "tritonclient", "google", "grpc", "gevent")
 
 
@@ -48,6 +54,14 @@ class LazyGroup(click.Group):
         command: click.Command = module.command
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        near = [] if not args or args[0] in COMMANDS else difflib.get_close_matches(args[0], COMMANDS, 1)
+        if near:
+            ctx.fail(f"No such command '{args[0]}'. Did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
@@ -60,8 +74,12 @@ def group() -> None:
 
 
 def main() -> None:
+    streams.settle()
     signal.signal(signal.SIGTERM, _interrupt)
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    if code == INTERRUPTED:
+        streams.leave(code)
+    sys.exit(code)
 
 
 def run(argv: Sequence[str], commands: click.Group = group) -> int:
@@ -71,11 +89,11 @@ def run(argv: Sequence[str], commands: click.Group = group) -> int:
         code = commands.main(list(argv), prog_name="trtspec", standalone_mode=False)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
-    except BrokenPipeError:
-        return _reader_left()
+    except BrokenPipeError:  # whoever read our output closed the pipe: nothing is said
+        streams.drop_output()
+        return 1
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted", err=True)
-        return INTERRUPTED
+        return _interrupted(as_json)
     except click.UsageError as error:
         return _usage(error, as_json)
     except click.ClickException as error:
@@ -84,7 +102,9 @@ def run(argv: Sequence[str], commands: click.Group = group) -> int:
         return _tell(error, as_json)
     except ModuleNotFoundError as error:
         return _tell(_not_installed(error), as_json)
-    except Exception as error:
+    except OSError as error:
+        return _tell(_of_the_system(error), as_json)
+    except Exception as error:  # the outermost boundary: whatever else comes is our bug, and its log is named
         return _tell(_our_bug(error), as_json)
 
 
@@ -92,29 +112,52 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _reader_left() -> int:
-    """Whoever read our output closed the pipe; nothing is said, also not at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 1
+def _interrupted(as_json: bool) -> int:
+    if as_json:
+        _print_json(TrtspecError("interrupted", code="interrupted"))
+    streams.tell("interrupted")
+    return INTERRUPTED
 
 
 def _usage(error: click.UsageError, as_json: bool) -> int:
     if as_json:
         hint = f"see `{error.ctx.command_path} --help`" if error.ctx else None
         _print_json(TrtspecError(error.format_message(), code="usage", hint=hint))
-    error.show()
+    with contextlib.suppress(OSError):  # stderr is closed
+        error.show()
     return 2
 
 
 def _tell(error: TrtspecError, as_json: bool) -> int:
     if as_json:
         _print_json(error)
-    click.echo(message_of(error), err=True)
+    streams.tell(message_of(error))
     return error.exit_code
 
 
 def _print_json(error: TrtspecError) -> None:
-    click.echo(json.dumps({"error": error.to_dict()}, ensure_ascii=False))
+    streams.print_last(json.dumps({"error": error.to_dict()}))
+
+
+def _of_the_system(error: OSError) -> TrtspecError:
+    """What the system refuses of the user's files, of stdout, or for want of room; anything else is our bug."""
+    reason = error.strerror or str(error)
+    closed = error.errno == errno.EBADF and error.filename is None
+    fault = reason if closed else streams.output_fault()
+    if fault is not None:
+        streams.drop_output()
+        return UserError(f"standard output cannot be written: {fault}", code="output")
+    name = error.filename
+    if name is not None and not isinstance(name, int) and not _is_ours(Path(os.fsdecode(name))):
+        shown = os.fsdecode(name)
+        return UserError(f"{shown}: {reason}", code="file", where=shown, hint="name another, or mend this one")
+    if error.errno in _NO_ROOM:
+        return UserError(f"the system refuses: {reason}", code="no_room", hint="free some, and try again")
+    return _our_bug(error)
+
+
+def _is_ours(path: Path) -> bool:
+    return path.is_absolute() and path.is_relative_to(Path(__file__).parent.parent)
 
 
 def message_of(error: TrtspecError) -> str:

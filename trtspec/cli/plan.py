@@ -26,4 +26,4 @@ def command(spec_file: Path, engines: Path, model_repo: Path, as_json: bool) -> 
     from trtspec.spec.load import load_spec
 
     planned = plan_of(load_spec(spec_file), engines, model_repo)
-    click.echo(json.dumps(planned.to_dict(), ensure_ascii=False) if as_json else render(planned), nl=as_json)
+    click.echo(json.dumps(planned.to_dict()) if as_json else render(planned), nl=as_json)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -38,16 +36,17 @@ def command(spec_file: Path, requests_file: str, out: Path | None, engines: Path
     Always with the reference runtime. Builds what is missing, keeps all requests in flight, and writes one answer a
     line, in the order of the requests. Exit 1 when a line was refused; the others are answered.
     """
+    from trtspec.cli.answers import check_out, writer
     from trtspec.front.batch import Tally
     from trtspec.front.jsonl import read_lines
     from trtspec.spec.load import load_spec
 
     spec = load_spec(spec_file)
     lines = read_lines(_read(requests_file), requests_file)
-    _check_out(out)
+    check_out(out)
     tally = Tally(len(lines), on_change=_progress())
     began = time.monotonic()
-    with _writer(out) as write:
+    with writer(out) as write:
         if lines:
             with _opened(spec, engines, tally) as batch:
                 began = time.monotonic()
@@ -63,7 +62,7 @@ def command(spec_file: Path, requests_file: str, out: Path | None, engines: Path
 
 def _answer(batch: Batch, lines: list[Line], write: Callable[[str], object]) -> None:
     for document in batch.run(lines):
-        write(json.dumps(document, ensure_ascii=False) + "\n")
+        write(json.dumps(document) + "\n")
 
 
 @contextlib.contextmanager
@@ -93,54 +92,16 @@ def _opened(spec: Spec, engines: Path, tally: Tally) -> Iterator[Batch]:
 
 
 def _read(name: str) -> bytes:
-    if name == "-":
-        return sys.stdin.buffer.read()
     try:
-        return Path(name).read_bytes()
+        return sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
+        shown = "standard input" if name == "-" else name
         raise UserError(
-            f"{name} cannot be read: {error.strerror}", code="requests_file", where=name, hint="name a JSONL file, or -"
+            f"{shown} cannot be read: {error.strerror}",
+            code="requests_file",
+            where=name,
+            hint="name a JSONL file, or -",
         ) from None
-
-
-def _check_out(out: Path | None) -> None:
-    """What would make the writing fail is said before any work."""
-    if out is None:
-        return
-    folder = out.parent
-    if out.is_dir() or not folder.is_dir() or not os.access(folder, os.W_OK):
-        reason = "it is a folder" if out.is_dir() else f"{folder} is no folder that can be written to"
-        raise UserError(f"{out} cannot be written: {reason}", code="out_file", where=str(out), hint="name another file")
-
-
-@contextlib.contextmanager
-def _writer(out: Path | None) -> Iterator[Callable[[str], object]]:
-    """Whole lines to stdout, or to a file that appears under its name only when it is complete."""
-    if out is None:
-        yield _print
-        return
-    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", suffix=".partial", dir=out.parent)
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as staged:
-            yield staged.write
-            staged.flush()
-            os.fsync(staged.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, out)
-    except BaseException:
-        os.unlink(name)
-        raise
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _print(text: str) -> None:
-    sys.stdout.buffer.write(text.encode())
-    sys.stdout.buffer.flush()
 
 
 def _progress() -> Callable[[Tally], None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -51,7 +52,7 @@ def command(spec_file: Path, engines: Path, model_repo: Path, detach: bool, plac
             hint="leave --container out",
         )
     require_built(spec, engines, model_repo)
-    launch = Launch(spec.name, spec_file, model_repo.resolve(), Endpoints.of(spec), len(MODELS))
+    launch = Launch(spec.name, spec_file, Path(os.path.realpath(model_repo)), Endpoints.of(spec), len(MODELS))
     launch.require_free(spec)
     if detach:
         _detached(launch, engines, as_json)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pydantic import Field
 
 from trtspec.methods.frozen import Frozen
-from trtspec.methods.model import Checkpoint, Head
+from trtspec.methods.model import Checkpoint
 
 __all__ = ["Frozen", "Method"]
 
@@ -23,10 +23,6 @@ class Method(Frozen):
 
     def model_refs(self) -> Mapping[str, Checkpoint]:
         """Dotted path below ``speculation`` -> the other whole models this method needs."""
-        return {}
-
-    def head_refs(self) -> Mapping[str, Head]:
-        """Dotted path below ``speculation`` -> the heads this method needs on the target."""
         return {}
 
 

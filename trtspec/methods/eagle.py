@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -35,6 +34,3 @@ class Eagle(Drafting):
         check_paths("choices", self.choices)
         check_depth("choices", self.choices, self.max_draft_len)
         return self
-
-    def head_refs(self) -> Mapping[str, Head]:
-        return {"head": self.head}

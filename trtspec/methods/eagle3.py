@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -27,6 +26,3 @@ class Eagle3(Drafting):
         if self.layers is not None and len(set(self.layers)) != len(self.layers):
             raise refused("layers", f"layers {self.layers} names a layer twice", "name each layer once")
         return self
-
-    def head_refs(self) -> Mapping[str, Head]:
-        return {"head": self.head}

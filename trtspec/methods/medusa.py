@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -30,6 +29,3 @@ class Medusa(Method):
         if self.choices is not None:
             check_paths("choices", self.choices)
         return self
-
-    def head_refs(self) -> Mapping[str, Head]:
-        return {"head": self.head}

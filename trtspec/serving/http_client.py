@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 from collections.abc import Generator, Iterator, Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from trtspec.errors import ServeError
 from trtspec.repository.interface import is_front
@@ -15,15 +16,31 @@ TIMEOUT_SECONDS = 600.0  # between two pieces of an answer
 PROBE_SECONDS = 5.0
 
 
+_HOST = re.compile(r"[A-Za-z0-9_.:%-]{1,253}")
+
+
+def address_of(url: str, scheme: str, port: int) -> tuple[str, int]:
+    """Host and port of a URL, ``port`` where it names none. Raises ServeError."""
+    try:
+        parts = urlsplit(url)
+        host, given = parts.hostname or "", parts.port
+    except ValueError as error:
+        raise _bad_url(url, f": {error}") from error
+    if parts.scheme != scheme or not _HOST.fullmatch(host):
+        raise _bad_url(url, "")
+    return host, port if given is None else given
+
+
+def _bad_url(url: str, why: str) -> ServeError:
+    return ServeError(
+        f"{url!r} is no URL of a server{why}", code="bad_url", hint="write http://host:port or grpc://host:port"
+    )
+
+
 class HttpServer:
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme != "http" or not parts.hostname:
-            raise ServeError(
-                f"{url!r} is no URL of a server", code="bad_url", hint="http://host:port or grpc://host:port"
-            )
+        self._host, self._port = address_of(url, "http", 8000)
         self.url = url.rstrip("/")
-        self._host, self._port = parts.hostname, parts.port or 8000
 
     def ready(self) -> bool:
         """Whether the server says so; what stands behind it is another question."""
@@ -40,7 +57,7 @@ class HttpServer:
 
     def command(self, model: str, command: str) -> dict[str, Any]:
         """What the front answers to a command of its own (``status``, ``probe``)."""
-        status, body = self._ask("POST", f"/v2/models/{model}/generate", {"command": command})
+        status, body = self._ask("POST", f"/v2/models/{quote(model, safe='')}/generate", {"command": command})
         if status != 200:
             raise _refused(body)
         answer: dict[str, Any] = json.loads(json.loads(body)["status"])
@@ -52,7 +69,7 @@ class HttpServer:
         try:
             with _explained(self.url):
                 body = json.dumps({**fields, "stream": True})
-                connection.request("POST", f"/v2/models/{model}/generate_stream", body)
+                connection.request("POST", f"/v2/models/{quote(model, safe='')}/generate_stream", body)
                 response = connection.getresponse()
                 if response.status != 200:
                     raise _refused(response.read())
@@ -95,7 +112,7 @@ class _explained:
         return None
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
-        if isinstance(error, (OSError, http.client.HTTPException)):
+        if isinstance(error, (OSError, http.client.HTTPException, UnicodeError)):  # UnicodeError: of a host's name
             raise no_server(self._url, str(error) or type(error).__name__) from error
 
 

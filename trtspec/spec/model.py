@@ -91,7 +91,7 @@ class Limits(Frozen):
 
     @model_validator(mode="after")
     def _room_for_output(self) -> Limits:
-        longest = DEFAULT_SEQ_LEN if self.max_seq_len is None else self.max_seq_len
+        longest = self.seq_len()
         if self.max_input_len is not None and self.max_input_len > longest - 1:
             unless = " (what it is at most unless written)" if self.max_seq_len is None else ""
             raise refused(
@@ -101,23 +101,14 @@ class Limits(Frozen):
             )
         return self
 
-    @model_validator(mode="after")
-    def _longest_fits(self) -> Limits:
-        if self.kv_tokens is not None and self.max_seq_len is not None and self.kv_tokens < self.max_seq_len:
-            raise refused(
-                "kv_tokens",
-                f"kv_tokens {self.kv_tokens} cannot hold one longest request: max_seq_len is {self.max_seq_len}",
-                f"write kv_tokens: {self.max_seq_len} or more, or a smaller max_seq_len",
-            )
-        return self
-
-    def seq_len(self, positions: int) -> int:
+    def seq_len(self, positions: int = DEFAULT_SEQ_LEN) -> int:
         """The longest request for a model with that many positions."""
         return min(positions, DEFAULT_SEQ_LEN) if self.max_seq_len is None else self.max_seq_len
 
-    def input_len(self, positions: int) -> int:
-        """The longest prompt for a model with that many positions."""
-        return self.seq_len(positions) - 1 if self.max_input_len is None else self.max_input_len
+    def input_len(self, positions: int = DEFAULT_SEQ_LEN) -> int:
+        """The longest prompt for a model with that many positions; it leaves room for one token of output."""
+        most = self.seq_len(positions) - 1
+        return most if self.max_input_len is None else min(self.max_input_len, most)
 
 
 class Route(Frozen):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
@@ -18,6 +19,7 @@ _KNOWN_TAGS = frozenset(
 )
 
 _TOO_DEEP = f"nested more than {_DEEPEST} levels deep"
+_SURROGATE = "half of a UTF-16 pair"
 _UNCLOSED_QUOTE = "found unexpected end of stream"
 _UNCLOSED = (_UNCLOSED_QUOTE, "'<stream end>'")
 # what PyYAML says -> what we say and advise
@@ -28,6 +30,7 @@ _PROBLEMS = {
         'put a value that holds ": " in quotes; align keys of one level',
     ),
     "could not find expected ':'": ("a key without ':'", "write key: value"),
+    _SURROGATE: ("\\uD800 to \\uDFFF are halves of a pair and no characters", "write the character itself"),
     _TOO_DEEP: (_TOO_DEEP, "a spec nests six levels: close the brackets"),
     "expected <block end>": ("the indentation does not fit the lines above", "align keys of one level"),
     "expected ',' or": ("a bracket is not closed, or a comma is missing", "close it, or add the comma"),
@@ -54,6 +57,12 @@ class _Composer(yaml.SafeLoader):
             return super().compose_node(parent, index)
         finally:
             self.level -= 1
+
+    def compose_scalar_node(self, anchor: dict[Any, Node]) -> ScalarNode:
+        node: ScalarNode = super().compose_scalar_node(anchor)
+        if any("\ud800" <= letter <= "\udfff" for letter in node.value):
+            raise yaml.MarkedYAMLError(problem=_SURROGATE, problem_mark=node.start_mark)
+        return node
 
 
 def compose(text: str, name: str) -> MappingNode:

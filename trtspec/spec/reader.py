@@ -60,9 +60,11 @@ class Reader:
     # --- mappings
 
     def _model(self, node: MappingNode, model: type[BaseModel], where: str) -> dict[str, Any]:
+        return self._fields(self._pairs(node, where), model, where)
+
+    def _fields(self, written: Mapping[str, Pair], model: type[BaseModel], where: str) -> dict[str, Any]:
         fields = model.model_fields
         found: dict[str, Any] = {}
-        written = self._pairs(node, where)
         for key, pair in written.items():
             if key in fields:
                 self._keep(found, key, pair, fields[key].annotation, _join(where, key))
@@ -106,7 +108,8 @@ class Reader:
         return found
 
     def _method(self, node: MappingNode, where: str) -> dict[str, Any]:
-        pair = self._pairs(node, where).get("method")
+        written = self._pairs(node, where)
+        pair = written.get("method")
         legal = ", ".join(METHODS)
         if pair is None:
             raise self._refuse(f"{where} has no method", where, f"write method: and one of {legal}", "missing_key")
@@ -114,7 +117,7 @@ class Reader:
         self.marks[place] = _entry_mark(pair)
         name = self._word(pair.value, place)
         if name in METHODS:
-            return self._model(node, METHODS[name], where)
+            return self._fields(written, METHODS[name], where)
         if name in LATER:
             raise self._refuse(f"method {name} is not built yet", place, f"use one of {legal}", "unknown_method")
         near = nearest(name, METHODS)
