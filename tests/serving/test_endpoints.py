@@ -42,6 +42,7 @@ def test_the_users_environment_wins() -> None:
     assert server_env(Installation(Path("/t"), env={"LD_LIBRARY_PATH": "/l"}), {"OMP_WAIT_POLICY": "ACTIVE"}) == {
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
+        "TRTSPEC_BLS_THREADS": "128",
         "LD_LIBRARY_PATH": "/l",
     }
 

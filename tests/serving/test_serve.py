@@ -9,8 +9,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from tests.serving import toy_server
 from tests.serving.toy_server import Toy
+from tests.triton.asking import post
 from trtspec.serving.http_client import HttpServer
 from trtspec.serving.shared_memory import processes_of
 
@@ -179,3 +182,44 @@ def test_a_dead_engine_is_answered_and_ends_the_server(toy: Toy) -> None:
     assert not HttpServer(toy.http).ready()
     assert toy_server.left_behind(toy) == []
     assert regions(str(record["shared_memory"])) == []
+
+
+@pytest.mark.parametrize("model", ["toy", "toy_unary"])
+def test_a_dead_front_or_relay_ends_the_server_and_its_requests_at_once(toy: Toy, model: str) -> None:
+    printed = toy_server.serve(toy)
+    record = toy.record()
+    assert record is not None
+    models = {name: pid for pid, name in processes_of(str(record["shared_memory"])).items()}
+    with ThreadPoolExecutor(4) as pool:
+        fields = {"text_input": "L", "max_tokens": 4000, "route": "creative"}
+        asked = [pool.submit(post, toy, fields, model) for _ in range(4)]
+        while HttpServer(toy.http).command("toy", "status")["active"] == 0:
+            assert not asked[0].done()
+        toy_server.kill([models[model]])
+        began = time.monotonic()
+        assert all(one.exception(timeout=20) is not None for one in asked)
+        assert time.monotonic() - began < 2
+    again = toy.run("serve", "toy.yaml", "--detach", "--json")
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["pid"] != printed["pid"]
+    toy_server.stop(toy)
+    for words in (("status",), ("generate", "L")):
+        gone = toy.run(*words, "--url", toy.http, "--json")
+        assert json.loads(gone.stdout)["error"]["code"] == "no_server"
+        assert str(record["log"]) in gone.stderr
+
+
+def test_of_two_serves_at_once_one_serves_and_the_other_says_so(toy: Toy) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        both = [pool.submit(toy.run, "serve", "toy.yaml", "--detach", "--json") for _ in range(2)]
+        done = sorted((one.result() for one in both), key=lambda one: one.returncode)
+    assert [one.returncode for one in done] == [0, 1], [one.stderr for one in done]
+    assert json.loads(done[1].stdout)["error"]["code"] == "already_served"
+    assert HttpServer(toy.http).command("toy", "probe")["ready"]
+    assert (records_folder(toy) / "models").is_dir()
+    toy_server.stop(toy)
+    assert toy_server.left_behind(toy) == []
+
+
+def records_folder(toy: Toy) -> Path:
+    return toy.folder / "cache" / "servers" / f"127.0.0.1_{toy.http_port}"

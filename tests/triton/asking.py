@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import queue
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -14,6 +15,7 @@ import tritonclient.grpc as grpcclient
 
 from tests.serving.toy_server import Toy
 from trtspec.repository.interface import FRONT_INPUTS
+from trtspec.serving.http_client import HttpServer
 
 TYPES = {tensor.name: tensor.type for tensor in FRONT_INPUTS}
 NUMPY = {"STRING": np.object_, "INT32": np.int32, "UINT64": np.uint64, "FP32": np.float32, "BOOL": np.bool_}
@@ -58,6 +60,7 @@ class Stream:
         self._client = made
         self._answers: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
         self.requests = fields.pop("request_id", "")
+        self.first = ""
         made.start_stream(lambda result, error: self._answers.put((result, error)))
         made.async_stream_infer(
             "toy", tensors(stream=True, **fields), request_id=self.requests, enable_empty_final_response=True
@@ -80,8 +83,27 @@ class Stream:
             if result.get_response().parameters["triton_final_response"].bool_param:
                 return texts
 
+    def rest(self) -> int:
+        """How many ids have come and not been looked at; an end with an error is none."""
+        ids = 0
+        while not self._answers.empty():
+            result, error = self._answers.get()
+            found = None if error else result.as_numpy("output_ids")
+            ids += 0 if found is None else found.size
+        return ids
+
     def hang_up(self) -> None:
         self._client.stop_stream(cancel_requests=True)
 
     def close(self) -> None:
         self._client.stop_stream()
+
+
+def until_idle(http: HttpServer) -> dict[str, Any]:
+    """The status once nothing is in flight."""
+    for _ in range(200):
+        status = http.command("toy", "status")
+        if status["active"] == status["queued"] == 0:
+            return status
+        time.sleep(0.02)
+    raise AssertionError(f"still busy: {status}")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
@@ -8,12 +7,13 @@ import pytest
 
 from trtspec.errors import RequestError
 from trtspec.repository.interface import FRONT_INPUTS
-from trtspec.triton.inputs import IDENTITIES, IGNORED, OURS, RELAYED, Asked, in_tensor_words, read_inputs
+from trtspec.triton.inputs import IDENTITIES, IGNORED, OURS, Asked, in_tensor_words, read_inputs
+from trtspec.triton.relayed import RELAYED, server_word, sign, take_sign
 
 
 def read(parameters: dict[str, Any] | None = None, request_id: str = "", **arrays: Any) -> Asked:
     tensors = {name: np.array([entries]) for name, entries in arrays.items()}
-    return read_inputs(tensors, json.dumps(parameters) if parameters else "", request_id)
+    return read_inputs(tensors, parameters or {}, request_id)
 
 
 def test_names_and_values_become_the_requests_own() -> None:
@@ -37,7 +37,7 @@ def test_a_32_bit_number_is_read_as_it_was_written(value: float) -> None:
 
 def test_parameters_are_unknown_fields_but_for_the_id() -> None:
     assert read({"id": "x"}, "x").fields == {}
-    assert read({RELAYED: "y"}, "unary-1").fields == {"id": "y"}
+    assert read_inputs({}, {}, "unary-1", "y").fields == {"id": "y"}
     with pytest.raises(RequestError, match='unknown field "tempature"; did you mean temperature'):
         read({"tempature": 1})
     with pytest.raises(RequestError, match='unknown field "id"'):
@@ -52,9 +52,9 @@ def test_every_input_has_a_meaning() -> None:
         array = np.array([arrays[tensor.type]], dtype=object if tensor.type == "STRING" else None)
         if tensor.name in IDENTITIES:
             with pytest.raises(RequestError, match=f"{tensor.name} is not supported"):
-                read_inputs({tensor.name: array}, "", "")
+                read_inputs({tensor.name: array}, {}, "")
         elif tensor.name not in OURS | IGNORED:
-            assert len(read_inputs({tensor.name: array}, "", "").fields) == 1, (tensor.name, alone)
+            assert len(read_inputs({tensor.name: array}, {}, "").fields) == 1, (tensor.name, alone)
 
 
 def test_errors_speak_of_the_tensors() -> None:
@@ -66,3 +66,13 @@ def test_errors_speak_of_the_tensors() -> None:
     assert told.message == "num_return_sequences must be 1, not 2"
     told = in_tensor_words(RequestError("max_draft_len", "max_draft_len must be"), {"max_draft_len"})
     assert told.message == "max_draft_len must be"
+
+
+def test_only_who_knows_the_servers_word_is_the_relay() -> None:
+    word = server_word()
+    assert word == server_word()
+    assert take_sign(word, sign(word, "mine")) == ("mine", {})
+    for said in ("", "mine", ":mine", True):
+        assert take_sign(word, {RELAYED: said, "n": 1}) == (None, {RELAYED: said, "n": 1})
+    with pytest.raises(RequestError, match='unknown field "trtspec_relayed"'):
+        read({RELAYED: "x"})

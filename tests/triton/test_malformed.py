@@ -37,7 +37,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"seed": 1, "random_seed": 1}, "random_seed is another name of seed"),
     ({"max_draft_len": 5}, "max_draft_len must be from 0 to 4"),
     ({"max_draft_len": -1}, "max_draft_len must be from 0"),
-    ({"num_draft_tokens": 9}, "max_draft_len must be from 0 to 4"),
+    ({"num_draft_tokens": 9}, "num_draft_tokens must be from 0 to 4"),
     ({"num_draft_tokens": 1, "max_draft_len": 1}, "num_draft_tokens is another name of max_draft_len"),
     ({"speculation": "maybe"}, "speculation must be one of auto, on, off"),
     ({"speculation": "on", "route": "creative"}, "never speculate"),

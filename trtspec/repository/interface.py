@@ -31,6 +31,13 @@ def engine_name(name: str) -> str:
     return f"{name}__engine"
 
 
+# Triton's Python backend makes each model's BLS calls on so many threads (its `thread-pool-size`). `serve` sets more,
+# and says so to the models in the environment variable of this name; some are kept for calls that must not wait.
+BLS_THREADS = "TRTSPEC_BLS_THREADS"
+BLS_THREADS_DEFAULT = 32
+BLS_THREADS_SERVED = 128
+BLS_THREADS_KEPT = 8
+
 MODELS = (front_name, unary_name, engine_name)  # what a repository of the reference runtime holds
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from trtspec.repository.interface import BLS_THREADS, BLS_THREADS_SERVED
 from trtspec.serving.endpoints import Endpoints
 from trtspec.serving.locate import Installation
 
@@ -19,6 +20,7 @@ def server_argv(installation: Installation, model_repo: Path, at: Endpoints, sha
         f"--model-repository={model_repo}",
         *backends,
         f"--backend-config=python,shm-region-prefix-name={shared_memory}",
+        f"--backend-config=python,thread-pool-size={BLS_THREADS_SERVED}",
         "--disable-auto-complete-config",
         "--model-control-mode=none",
         "--exit-on-error=true",
@@ -43,4 +45,5 @@ def server_env(installation: Installation, given: Mapping[str, str]) -> dict[str
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
     }
-    return {**{name: value for name, value in ours.items() if name not in given}, **installation.env}
+    chosen = {name: value for name, value in ours.items() if name not in given}
+    return {**chosen, BLS_THREADS: str(BLS_THREADS_SERVED), **installation.env}

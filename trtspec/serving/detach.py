@@ -16,12 +16,10 @@ from trtspec.serving import record as records
 from trtspec.serving.launch import POLL_SECONDS, Launch
 from trtspec.serving.record import Record
 
-LOG = "supervisor.log"
-
 
 def start_supervisor(launch: Launch, engines: Path, stop: threading.Event) -> Record | None:
     """The record of a ready server; None when ``stop`` was set before. Raises what the supervisor ended with."""
-    log = launch.folder / LOG
+    log = launch.folder / records.SUPERVISOR_LOG
     log.unlink(missing_ok=True)
     argv = [sys.executable, "-m", "trtspec", "serve", str(launch.spec.resolve()), "--in-place", "--json"]
     argv += ["--engines", str(engines.resolve()), "--model-repo", str(launch.model_repo)]

@@ -94,11 +94,16 @@ class HttpServer:
 
 
 def no_server(url: str, reason: str) -> ServeError:
+    """Names the logs of a server of ours that was there before: the cause may be in them."""
+    from trtspec.serving.record import logs_of  # not wanted as long as the server answers
+
+    logs = " and ".join(map(str, logs_of(url)))
+    before = f"; the logs of the last one there: {logs}" if logs else ""
     return ServeError(
         f"no server answers at {url}: {reason}",
         code="no_server",
         where=url,
-        hint="start one with `trtspec serve SPEC`, or name another with --url",
+        hint=f"start one with `trtspec serve SPEC`, or name another with --url{before}",
     )
 
 

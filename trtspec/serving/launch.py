@@ -15,12 +15,14 @@ from pathlib import Path
 from trtspec import process
 from trtspec.errors import ServeError, UserError
 from trtspec.repository.interface import spec_of
+from trtspec.serving import lock as locks
 from trtspec.serving import record as records
 from trtspec.serving import shared_memory
 from trtspec.serving.command import server_argv, server_env
 from trtspec.serving.endpoints import Endpoints
 from trtspec.serving.http_client import HttpServer
 from trtspec.serving.locate import BACKENDS, install
+from trtspec.serving.lock import Lock
 from trtspec.serving.record import Record
 from trtspec.spec.model import Spec
 
@@ -43,17 +45,33 @@ class Launch:
 
     def require_free(self, spec: Spec) -> None:
         """Raises ServeError where a server of ours runs there already, or anything else listens."""
-        before = records.load(self.at.http)
-        if before is not None and before.supervised:
-            raise ServeError(
-                f"{before.name} is already served at {before.http} (process {before.pid})",
-                code="already_served",
-                where=before.http,
-                hint=f"trtspec stop --url {before.http}",
-            )
+        deadline = time.monotonic() + STOP_SECONDS + SUPERVISOR_SECONDS
+        while (before := records.load(self.at.http)) is not None and before.supervised:
+            if not before.stopping or time.monotonic() > deadline:
+                raise self._taken(before)
+            time.sleep(POLL_SECONDS)
         if before is not None:
             end(before)  # what a killed supervisor left
         self.at.require_free(spec)
+
+    def lock(self) -> Lock:
+        """Held as long as this is served. Raises ServeError where another serves at the same address."""
+        taken = locks.take(self.folder)
+        if taken is None:
+            raise self._taken(records.load(self.at.http))
+        return taken
+
+    def _taken(self, by: Record | None) -> ServeError:
+        name, who = (self.name, "") if by is None else (by.name, f" (process {by.pid})")
+        stopping = by is not None and by.stopping
+        return ServeError(
+            f"{name} at {self.at.http} is stopping{who}"
+            if stopping
+            else f"{name} is already served at {self.at.http}{who}",
+            code="stopping" if stopping else "already_served",
+            where=self.at.http,
+            hint="try again when it has ended" if stopping else f"trtspec stop --url {self.at.http}",
+        )
 
     @property
     def folder(self) -> Path:
@@ -61,16 +79,19 @@ class Launch:
 
     @property
     def log(self) -> Path:
-        return self.folder / "server.log"
+        return self.folder / records.SERVER_LOG
 
 
 class Server:
     """A tritonserver and its record. Use as ``with start(launch) as server``: the end stops everything."""
 
-    def __init__(self, launch: Launch, running: process.Process, record: Record) -> None:
+    def __init__(self, launch: Launch, running: process.Process, record: Record, lock: Lock) -> None:
         self._launch = launch
         self._process = running
+        self._lock = lock
         self._models: dict[int, str] = {}
+        self._grace = STOP_SECONDS
+        self._stopped = False
         self.record = record
 
     def __enter__(self) -> Server:
@@ -99,13 +120,19 @@ class Server:
             self._require_running()
             for pid, model in self._models.items():
                 if not process.alive(pid):
-                    self._update(ready=False)
+                    self._grace = 0  # who waits for that model gets no answer from Triton: better none at once
+                    self.stop()
                     raise self._failure(f"the process of model {model} ({pid}) has died")
 
     def stop(self) -> None:
-        self._update(ready=False)
-        self._process.terminate_tree(STOP_SECONDS)
+        """May be called again."""
+        if self._stopped:
+            return
+        self._stopped = True
+        self._update(ready=False, stopping=True)
+        self._process.terminate_tree(self._grace)
         _clean(self.record)
+        self._lock.release()
 
     def _watch_models(self) -> None:
         self._models = shared_memory.processes_of(self.record.shared_memory)
@@ -136,14 +163,22 @@ class Server:
             f"{what}; the last of its log:\n{tail}", code="server_failed", where=str(log), hint=f"the log is {log}"
         )
 
-    def _update(self, *, ready: bool) -> None:
-        self.record = dataclasses.replace(self.record, ready=ready)
+    def _update(self, *, ready: bool, stopping: bool = False) -> None:
+        self.record = dataclasses.replace(self.record, ready=ready, stopping=stopping)
         records.save(self.record)
 
 
 def start(launch: Launch) -> Server:
-    """Raises ServeError where this machine has no server to start."""
-    launch.folder.mkdir(parents=True, exist_ok=True)
+    """Raises ServeError where this machine has no server to start, or the address is taken."""
+    lock = launch.lock()
+    try:
+        return _start(launch, lock)
+    except BaseException:
+        lock.release()
+        raise
+
+
+def _start(launch: Launch, lock: Lock) -> Server:
     installation = install(launch.folder)
     models = _own_models(launch)
     prefix = shared_memory.new_prefix()
@@ -170,7 +205,7 @@ def start(launch: Launch) -> Server:
         records.forget(record.http)
         raise
     record = dataclasses.replace(record, server_pid=running.pid, server_born=records.birth(running.pid))
-    return Server(launch, running, record)
+    return Server(launch, running, record, lock)
 
 
 def _own_models(launch: Launch) -> Path:
@@ -192,7 +227,11 @@ def end(record: Record, timeout: float = STOP_SECONDS) -> None:
         process.end_tree(record.server_pid, timeout)
     for pid in shared_memory.processes_of(record.shared_memory):
         process.end_tree(pid, 0)
-    _clean(record)
+    with locks.held(records.folder_of(record.http)) as ours:
+        if ours:
+            _clean(record)
+        else:  # somebody serves there again
+            shared_memory.remove_regions(record.shared_memory)
 
 
 def _clean(record: Record) -> None:

@@ -14,6 +14,9 @@ from trtspec import process
 from trtspec.inventory import cache_folder
 from trtspec.spec.model import Spec
 
+SERVER_LOG = "server.log"
+SUPERVISOR_LOG = "supervisor.log"  # of a detached one
+
 
 @dataclass(frozen=True)
 class Record:
@@ -31,6 +34,7 @@ class Record:
     server_pid: int | None = None
     server_born: str | None = None
     ready: bool = False
+    stopping: bool = False
 
     def summary(self) -> dict[str, Any]:
         """What `serve --detach` answers."""
@@ -48,6 +52,13 @@ def servers_folder() -> Path:
 def folder_of(http: str) -> Path:
     """The one folder of the server at that URL: its record, its log, its backends."""
     return servers_folder() / http.removeprefix("http://").replace(":", "_").replace("[", "").replace("]", "")
+
+
+def logs_of(url: str) -> list[Path]:
+    """The logs that a server at that URL (of HTTP, or that of a record) left, the server's own first."""
+    http = next((record.http for record in everyone() if record.grpc == url), url).rstrip("/")
+    found = [folder_of(http) / name for name in (SERVER_LOG, SUPERVISOR_LOG)]
+    return [log for log in found if log.is_file()]
 
 
 def save(record: Record) -> None:

@@ -10,19 +10,18 @@ import triton_python_backend_utils as pb_utils
 
 from trtspec.errors import RequestError, ServeError, TrtspecError
 from trtspec.triton import outputs
-from trtspec.triton.inputs import RELAYED
 
 _FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
 class Answer:
-    """Wraps a request's response sender. Safe from several threads: the reader of steps and the watcher."""
+    """Wraps a request's response sender. Safe from several threads: the one that sends and the watcher."""
 
     def __init__(self, request: Any) -> None:
         self._sender = request.get_response_sender()
         self._lock = threading.Lock()
         self._wanted = frozenset(request.requested_output_names())
-        self._relayed = RELAYED in (request.parameters() or "")
+        self.relayed = False  # then an error goes out as ``status`` (see relayed.py)
         self.closed = False
 
     def gone(self) -> bool:
@@ -38,7 +37,7 @@ class Answer:
     def fail(self, error: BaseException) -> None:
         message = error.message if isinstance(error, TrtspecError) else f"{type(error).__name__}: {error}"
         code = _code(error)
-        if self._relayed:
+        if self.relayed:
             self.end(outputs.status({"error": message, "code": code}))
         else:
             self.fail_as(message, code)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Protocol
 
 log = logging.getLogger("trtspec.front")
@@ -59,16 +58,15 @@ class Flights:
     def __len__(self) -> int:
         return len(self._flights)
 
-    @contextlib.contextmanager
-    def open(self, request_id: str, client: Client, cancel: Callable[[], None]) -> Iterator[Flight]:
+    def add(self, request_id: str, client: Client, cancel: Callable[[], None]) -> Flight:
         flight = Flight(request_id, client, cancel)
         with self._lock:
             self._flights.add(flight)
-        try:
-            yield flight
-        finally:
-            with self._lock:
-                self._flights.discard(flight)
+        return flight
+
+    def discard(self, flight: Flight) -> None:
+        with self._lock:
+            self._flights.discard(flight)
 
     def all(self) -> list[Flight]:
         with self._lock:

@@ -49,9 +49,6 @@ IDENTITIES: Mapping[str, tuple[Any, ...]] = {
     "guided_decoding_guide": ("",),
 }
 COMMANDS = ("status", "probe")  # what the server does; one token through the engine, counted nowhere
-# A parameter the unary relay sends, with the client's own request id. BLS loses the code of an error (Triton 2.51), so
-# the relay takes errors as `status`.
-RELAYED = "trtspec_relayed"
 LEGAL = [tensor.name for tensor in FRONT_INPUTS]
 
 
@@ -67,10 +64,11 @@ class Asked:
     command: str | None = None
 
 
-def read_inputs(tensors: Tensors, parameters: str | None, request_id: str) -> Asked:
-    """``parameters`` is the request's parameter JSON; any entry but a repeated id is an unknown field."""
-    given = json.loads(parameters) if parameters else {}
-    _refuse_unknown(given, request_id)
+def read_inputs(
+    tensors: Tensors, parameters: Mapping[str, Any], request_id: str, relayed_id: str | None = None
+) -> Asked:
+    """Any parameter but a repeated id is an unknown field. ``relayed_id``: the id the relay's client gave."""
+    refuse_unknown(parameters, request_id)
     values = {name: _value(name, array) for name, array in tensors.items()}
     values = {name: value for name, value in values.items() if value is not None}
     for name in IDENTITIES:
@@ -81,8 +79,8 @@ def read_inputs(tensors: Tensors, parameters: str | None, request_id: str) -> As
     fields = {FIELDS.get(name, name): value for name, value in values.items() if name not in OURS | IGNORED}
     if "messages" in fields:
         fields["messages"] = _messages(fields["messages"])
-    if given.get(RELAYED):
-        fields["id"] = given[RELAYED]
+    if relayed_id:
+        fields["id"] = relayed_id
     return Asked(
         fields=fields,
         given=frozenset(values),
@@ -105,9 +103,10 @@ def in_tensor_words(error: RequestError, given: Collection[str]) -> RequestError
     return RequestError(name, message, hint=error.hint)
 
 
-def _refuse_unknown(given: Mapping[str, Any], request_id: str) -> None:
+def refuse_unknown(given: Mapping[str, Any], request_id: str) -> None:
+    """``given`` are the request's parameters. Raises RequestError for the first that is no repeated id."""
     for name, value in given.items():
-        if name == RELAYED or (name == "id" and value == request_id):
+        if name == "id" and value == request_id:
             continue
         near = difflib.get_close_matches(name, LEGAL, n=1)
         hint = f"did you mean {near[0]}?" if near else "legal fields: " + ", ".join(sorted(LEGAL))

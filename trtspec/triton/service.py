@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import logging
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from trtspec.errors import InternalError, RequestError
+from trtspec.errors import InternalError, RequestError, ServeError, TrtspecError
 from trtspec.front.front import Front, FrontSettings, Prepared
 from trtspec.front.reply import Reply
 from trtspec.front.request import parse_request
@@ -17,9 +19,12 @@ from trtspec.triton import outputs
 from trtspec.triton.engines.reference import ReferenceEngine
 from trtspec.triton.flights import Flight, Flights, Watcher
 from trtspec.triton.inputs import Asked, in_tensor_words
+from trtspec.triton.lanes import Lanes
 from trtspec.triton.link import Link
 from trtspec.triton.metrics import Metrics
 from trtspec.triton.routes import Routes
+
+log = logging.getLogger("trtspec.front")
 
 
 class Client(Protocol):
@@ -35,7 +40,7 @@ class Client(Protocol):
 
 
 class Service:
-    """Safe to call from several threads; each call blocks until its request has ended."""
+    """Safe to call from several threads. No call waits for a generation: its steps are worked off on lanes."""
 
     def __init__(
         self,
@@ -53,22 +58,20 @@ class Service:
         self._metrics = metrics
         self._numbers = itertools.count()  # for requests without an id
         self._flights = Flights()
+        self._lanes = Lanes()
         self._link = Link(engine, self._open_door)
         self._watcher = Watcher(self._flights, self._link.lost, engine.fail_all)
 
     def serve(self, asked: Asked, client: Client, request_id: str) -> None:
-        """``request_id`` may be empty. Raises what went wrong when nothing has answered the client yet."""
+        """``request_id`` may be empty. What it raises is the client's answer; else the client is or will be ended."""
         if asked.stop:
             self._stop(asked, client, request_id)
             return
         self._link.wait()
         if asked.command is not None:
-            client.end(outputs.status(self._probe() if asked.command == "probe" else self.status()))
+            self._command(asked.command, client)
             return
-        prepared = self._prepare(asked, request_id)
-        engine_id = prepared.engine_request.id
-        with self._flights.open(request_id, client, lambda: self._engine.cancel(engine_id)) as flight:
-            self._answer(prepared, asked, client, flight)
+        self._generate(self._prepare(asked, request_id), asked, client, request_id)
 
     def status(self) -> dict[str, Any]:
         settings, engine = self._settings, self._engine.status()
@@ -85,14 +88,28 @@ class Service:
         self._watcher.close()
         self._link.close()
         self._engine.close()
+        self._lanes.close()
 
-    def _probe(self) -> dict[str, Any]:
-        """Proves the whole way to a token. Raises when there is none."""
+    def _command(self, command: str, client: Client) -> None:
+        if command == "probe":
+            self._probe(client)
+        else:
+            client.end(outputs.status(self.status()))
+
+    def _probe(self, client: Client) -> None:
+        """Proves the whole way to a token. The client fails when there is none."""
+
+        def take(step: Step | ServeError) -> None:
+            if isinstance(step, ServeError):
+                client.fail(step)
+            elif step.error is not None:
+                client.fail(InternalError(f"the engine failed on a probe: {step.error}"))
+            elif step.finish is not None:
+                client.end(outputs.status({"ready": True}))
+
+        lane = self._lanes.pick()
         request = EngineRequest(id=f"probe.{secrets.token_hex(6)}", prompt_ids=(0,), max_tokens=1)
-        steps = list(self._engine.generate(request))
-        if not steps or steps[-1].error is not None:
-            raise InternalError(f"the engine failed on a probe: {steps[-1].error if steps else 'no step came'}")
-        return {"ready": True}
+        self._engine.submit(request, lambda step: lane(lambda: take(step)))
 
     def _open_door(self, capabilities: Capabilities) -> None:
         self._front = Front(self._settings, self._tokenizer, capabilities)
@@ -111,22 +128,71 @@ class Service:
             raise RequestError("stop", f"stop: no request with the id {request_id!r} is in flight")
         client.end(outputs.stopped())
 
-    def _answer(self, prepared: Prepared, asked: Asked, client: Client, flight: Flight) -> None:
+    def _generate(self, prepared: Prepared, asked: Asked, client: Client, request_id: str) -> None:
+        request, lane = prepared.engine_request, self._lanes.pick()
+        echo = self._tokenizer.decode(request.prompt_ids) if asked.echo else ""
         reply = Reply(prepared, self._tokenizer)
-        echo = self._tokenizer.decode(prepared.engine_request.prompt_ids) if asked.echo else ""
-        pending = Pending(prepared.engine_request.return_log_probs, echo)
-        try:
-            for step in self._engine.generate(prepared.engine_request):
-                pending.add(reply.push(step), step)
-                flight.step()
-                if asked.stream and pending.text and step.finish is None:
-                    client.piece(pending.take())
-        finally:
+        flight = self._flights.add(request_id, client, lambda: self._engine.cancel(request.id))
+
+        def ended() -> None:
+            self._flights.discard(flight)
             self._routes.record(prepared.route, reply.counts)
             self._metrics.record(prepared.route, reply.counts)
-        if reply.finish_reason is None:
-            raise InternalError("the engine ended the request without a reason")
-        client.end({**pending.take(), **outputs.summary(reply.result())})
+
+        one = Generation(reply, Pending(request.return_log_probs, echo), client, flight, asked.stream, ended)
+        try:
+            self._engine.submit(request, lambda step: lane(lambda: one.take(step)))
+        except BaseException as error:
+            lane(functools.partial(one.fail, error))
+
+
+class Generation:
+    """One request whose steps come. All calls come from its lane; ``ended`` is called once, before the client's end."""
+
+    def __init__(
+        self, reply: Reply, pending: Pending, client: Client, flight: Flight, stream: bool, ended: Callable[[], None]
+    ) -> None:
+        self._reply = reply
+        self._pending = pending
+        self._client = client
+        self._flight = flight
+        self._stream = stream
+        self._ended = ended
+        self._over = False
+
+    def take(self, step: Step | ServeError) -> None:
+        if self._over:
+            return
+        try:
+            if isinstance(step, ServeError):
+                self.fail(step)
+            else:
+                self._push(step)
+        except BaseException as error:  # a request that ends without an answer would leave its client hanging
+            if not isinstance(error, TrtspecError):
+                log.exception("a request failed")
+            self.fail(error)
+            self._flight.cancel()
+
+    def fail(self, error: BaseException) -> None:
+        self._end()
+        self._client.fail(error)
+
+    def _push(self, step: Step) -> None:
+        reply, pending = self._reply, self._pending
+        pending.add(reply.push(step), step)
+        if step.finish is not None:
+            self._end()
+            self._client.end({**pending.take(), **outputs.summary(reply.result())})
+            return
+        self._flight.step()
+        if self._stream and pending.text:
+            self._client.piece(pending.take())
+
+    def _end(self) -> None:
+        if not self._over:
+            self._over = True
+            self._ended()
 
 
 class Pending:

@@ -17,7 +17,7 @@ log = logging.getLogger("trtspec.front")
 
 # Sends one command to the engine's model and returns its answer. Raises ServeError when it cannot be reached.
 Call = Callable[[Mapping[str, Any]], dict[str, Any]]
-Inbox = queue.SimpleQueue[Step | ServeError]
+Take = Callable[[Step | ServeError], None]  # what becomes of a step; an error is the last
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,13 @@ class Hello:
 class ReferenceEngine:
     """Implements ``runtime.types.Engine``. One thread pulls the steps of all requests and hands them out.
 
-    So the cost of the way is paid once for a step of the whole batch, and no caller blocks inside Triton.
+    So the cost of the way is paid once for a step of the whole batch, and no caller blocks inside Triton, nor needs a
+    thread of its own.
     """
 
     def __init__(self, call: Call) -> None:
         self._call = call
-        self._inboxes: dict[str, Inbox] = {}
+        self._takers: dict[str, Take] = {}
         self._wake = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._loop, name="trtspec-puller", daemon=True)
@@ -48,13 +49,10 @@ class ReferenceEngine:
         return self.hello().capabilities
 
     def generate(self, request: EngineRequest) -> Iterator[Step]:
-        inbox: Inbox = queue.SimpleQueue()
-        with self._wake:
-            self._inboxes[request.id] = inbox
-            self._wake.notify()
+        inbox: queue.SimpleQueue[Step | ServeError] = queue.SimpleQueue()
         ended = False
         try:
-            self._ask({"op": "generate", "request": wire.request_to_dict(request)})
+            self.submit(request, inbox.put)
             while not ended:
                 step = inbox.get()
                 if isinstance(step, ServeError):
@@ -63,10 +61,19 @@ class ReferenceEngine:
                 ended = step.finish is not None or step.error is not None
                 yield step
         finally:
-            with self._wake:
-                del self._inboxes[request.id]
-            if not ended:
+            if not ended and self._forget(request.id):
                 self.cancel(request.id)
+
+    def submit(self, request: EngineRequest, take: Take) -> None:
+        """``take`` gets the steps on the puller's thread, and must not wait. Raises when the engine refuses."""
+        with self._wake:
+            self._takers[request.id] = take
+            self._wake.notify()
+        try:
+            self._ask({"op": "generate", "request": wire.request_to_dict(request)})
+        except BaseException:
+            self._forget(request.id)
+            raise
 
     def cancel(self, request_id: str) -> None:
         self._ask({"op": "cancel", "id": request_id})
@@ -77,8 +84,9 @@ class ReferenceEngine:
     def fail_all(self, reason: str) -> None:
         """Ends every request in flight with an error; for when the engine is known to be gone."""
         with self._wake:
-            for inbox in self._inboxes.values():
-                inbox.put(ServeError(reason, code="engine_gone"))
+            takers, self._takers = list(self._takers.values()), {}
+        for take in takers:
+            take(ServeError(reason, code="engine_gone"))
 
     def close(self) -> None:
         with self._wake:
@@ -105,12 +113,18 @@ class ReferenceEngine:
 
     def _wait_for_work(self) -> bool:
         with self._wake:
-            while not self._inboxes and not self._closing:
+            while not self._takers and not self._closing:
                 self._wake.wait()
             return not self._closing
 
     def _hand_out(self, step: Step) -> None:
+        ended = step.finish is not None or step.error is not None
         with self._wake:
-            inbox = self._inboxes.get(step.request_id)
-        if inbox is not None:  # else its reader has gone, and has cancelled it
-            inbox.put(step)
+            take = self._takers.pop(step.request_id, None) if ended else self._takers.get(step.request_id)
+        if take is not None:  # else its reader has gone, and has cancelled it
+            take(step)
+
+    def _forget(self, request_id: str) -> bool:
+        """Whether its steps were still waited for."""
+        with self._wake:
+            return self._takers.pop(request_id, None) is not None
