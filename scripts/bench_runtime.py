@@ -21,6 +21,7 @@ import transformers
 from trtspec.artifacts import ensure
 from trtspec.checkpoints.tokenizer import load_tokenizer
 from trtspec.deploy import engine_options, packed_facts
+from trtspec.runtime import openmp
 from trtspec.runtime.batch import Span
 from trtspec.runtime.config import ModelConfig
 from trtspec.runtime.core import Core
@@ -107,10 +108,9 @@ def _work(pipe: Connection, make: Callable[..., Any], args: tuple[Any, ...]) -> 
 
 
 def _arms(options: EngineOptions, prompt: list[int], tokens: int) -> dict[str, Worker]:
-    arms = {
-        "hugging_face": Worker(_hugging_face, options, prompt, tokens),
-        "torch": Worker(_ours, replace(options, compile="off"), prompt, tokens),
-    }
+    arms = {"hugging_face": Worker(_hugging_face, options, prompt, tokens)}
+    openmp.settle()  # as `trtspec run` does, for our own processes
+    arms["torch"] = Worker(_ours, replace(options, compile="off"), prompt, tokens)
     if options.kernels is not None:
         arms["native"] = Worker(_ours, options, prompt, tokens)
     return arms

@@ -15,6 +15,7 @@ _connect = socket.socket.connect
 
 os.environ.update(
     OMP_NUM_THREADS=THREADS,
+    GOMP_SPINCOUNT="300",  # as `trtspec run` and `serve` set it
     MKL_NUM_THREADS=THREADS,
     OPENBLAS_NUM_THREADS=THREADS,
     TOKENIZERS_PARALLELISM="false",

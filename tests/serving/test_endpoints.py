@@ -47,6 +47,12 @@ def test_the_users_environment_wins() -> None:
     }
 
 
+@pytest.mark.parametrize("name", ["GOMP_SPINCOUNT", "OMP_WAIT_POLICY"])
+def test_waiting_threads_spin_shortly_unless_the_user_decides(name: str) -> None:
+    assert server_env(Installation(Path("/t")), {})["GOMP_SPINCOUNT"] == "300"
+    assert "GOMP_SPINCOUNT" not in server_env(Installation(Path("/t")), {name: "1"})
+
+
 def test_urls_are_ones_a_client_can_use() -> None:
     assert Endpoints("0.0.0.0", 1, 2, 3).http == "http://127.0.0.1:1"
     assert Endpoints("::1", 1, 2, 3).grpc == "grpc://[::1]:2"

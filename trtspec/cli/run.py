@@ -68,6 +68,9 @@ def _answer(batch: Batch, lines: list[Line], write: Callable[[str], object]) -> 
 @contextlib.contextmanager
 def _opened(spec: Spec, engines: Path, tally: Tally) -> Iterator[Batch]:
     """Builds what is missing and opens the engine; closes it in any case."""
+    from trtspec.runtime import openmp
+
+    openmp.settle()  # before anything brings torch
     from trtspec.artifacts import ensure
     from trtspec.checkpoints.tokenizer import load_tokenizer
     from trtspec.cli.progress import Bar, say

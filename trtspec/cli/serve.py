@@ -84,10 +84,14 @@ def _detached(launch: Launch, engines: Path, as_json: bool) -> None:
 
 
 def _tell(record: Record, as_json: bool) -> None:
+    from trtspec.serving.client import DEFAULT_URL
+
     if as_json:
         click.echo(json.dumps(record.summary()))
         return
     click.echo(f"{record.name} is ready at {record.http} and {record.grpc}; metrics at {record.metrics}", err=True)
+    at = "" if record.http == DEFAULT_URL else f" --url {record.http}"
+    click.echo(f"try it with: trtspec generate 'Hello'{at}", err=True)
     click.echo(f"stop it with: trtspec stop --url {record.http}", err=True)
 
 

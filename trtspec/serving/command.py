@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from trtspec.repository.interface import BLS_THREADS, BLS_THREADS_SERVED
+from trtspec.runtime import openmp
 from trtspec.serving.endpoints import Endpoints
 from trtspec.serving.locate import Installation
 
@@ -40,10 +41,8 @@ def server_argv(installation: Installation, model_repo: Path, at: Endpoints, sha
 def server_env(installation: Installation, given: Mapping[str, str]) -> dict[str, str]:
     """``given`` is the user's environment: what is set there stays."""
     ours = {
-        # Threads that wait for work sleep: the front and the engine share the cores.
-        "OMP_WAIT_POLICY": "PASSIVE",
         "TOKENIZERS_PARALLELISM": "false",
         "PYTHONUNBUFFERED": "1",
     }
-    chosen = {name: value for name, value in ours.items() if name not in given}
-    return {**chosen, BLS_THREADS: str(BLS_THREADS_SERVED), **installation.env}
+    added = {name: value for name, value in ours.items() if name not in given}
+    return {**added, **openmp.chosen(given), BLS_THREADS: str(BLS_THREADS_SERVED), **installation.env}
