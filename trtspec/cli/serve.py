@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trtspec.errors import UserError
+from trtspec.errors import TrtspecError, UserError
 
 if TYPE_CHECKING:
-    from trtspec.serving.launch import Launch
+    from trtspec.serving.launch import Launch, Server
     from trtspec.serving.record import Record
 
 
@@ -61,16 +61,32 @@ def command(spec_file: Path, engines: Path, model_repo: Path, detach: bool, plac
 
 
 def _attached(launch: Launch, as_json: bool) -> None:
+    from trtspec.cli.main import INTERRUPTED
     from trtspec.serving.launch import start
 
     with _stop_signal() as (stop, seen), start(launch) as server:
         click.echo(f"starting {launch.name}; log: {launch.log}", err=True)
         if server.wait_ready(stop):
             _tell(server.record, as_json)
-            server.supervise(stop)
+            _supervised(server, stop)
+            as_json = False  # its one document is out
         click.echo(f"stopping {launch.name}", err=True)
     if signal.SIGINT in seen:
-        raise KeyboardInterrupt
+        if as_json:
+            raise KeyboardInterrupt
+        click.echo("interrupted", err=True)
+        raise SystemExit(INTERRUPTED)
+
+
+def _supervised(server: Server, stop: threading.Event) -> None:
+    """What ends a server that was ready is told to people only: with --json its document is out already."""
+    from trtspec.cli.main import message_of
+
+    try:
+        server.supervise(stop)
+    except TrtspecError as error:
+        click.echo(message_of(error), err=True)
+        raise SystemExit(error.exit_code) from error
 
 
 def _detached(launch: Launch, engines: Path, as_json: bool) -> None:
