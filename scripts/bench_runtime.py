@@ -229,6 +229,29 @@ def _splitter(options: EngineOptions) -> Callable[[], dict[str, float]]:
     return lambda: _split(options)
 
 
+def _passer(options: EngineOptions) -> Callable[[], dict[str, float]]:
+    return lambda: _passes(options)
+
+
+def _passes(options: EngineOptions, count: int = 40) -> dict[str, float]:
+    """Milliseconds (median) of one pass over several rows behind 100 tokens and more."""
+    core = build_core(options)
+    shapes: dict[str, Callable[[int], list[Span]]] = {
+        "1": lambda at: [Span([5], 0, at, 0)],
+        "5 of one sequence": lambda at: [Span([5] * 5, 0, at, 0)],
+        "8 sequences": lambda at: [Span([5], row * 256, at, 0) for row in range(8)],
+    }
+    medians = {}
+    for name, spans in shapes.items():
+        seconds = []
+        for at in range(100, 105 + count):
+            began = time.perf_counter()
+            core.model.forward(spans(at), core.cache)
+            seconds.append(time.perf_counter() - began)
+        medians[name] = statistics.median(seconds[5:]) * 1e3
+    return medians
+
+
 def _split(options: EngineOptions, steps: int = 60) -> dict[str, float]:
     """Milliseconds a plain step spends in each operation, and in everything else."""
     core: Core = build_core(options)
@@ -275,11 +298,12 @@ def _result(
             "same_ids_as_hugging_face": _agree(texts[name], texts["hugging_face"]),
         }
     variants = {"torch": replace(options, compile="off")} | ({"native": options} if options.kernels else {})
-    split = {}
+    split, passes = {}, {}
     for name, variant in variants.items():
-        worker = Worker(_splitter, variant)
-        split[name] = worker.run()
-        worker.close()
+        for kept, make in ((split, _splitter), (passes, _passer)):
+            worker = Worker(make, variant)
+            kept[name] = worker.run()
+            worker.close()
     return {
         "machine": {
             "processor": _processor(),
@@ -293,6 +317,7 @@ def _result(
         "floor_tokens_per_s": floor,
         "arms": arms,
         "step_ms": split,
+        "pass_ms": passes,
         "options": asdict(options) | {"target": "SmolLM2-135M-Instruct", "kernels": options.kernels is not None},
     }
 
@@ -324,6 +349,8 @@ def _table(result: dict[str, Any]) -> str:
     for name, split in result["step_ms"].items():
         parts = ", ".join(f"{part} {value:.2f}" for part, value in split.items())
         lines.append(f"a step of {name}, in ms: {parts}")
+    for name, passes in result["pass_ms"].items():
+        lines.append(f"a pass of {name}, in ms: " + ", ".join(f"{rows} {ms:.1f}" for rows, ms in passes.items()))
     return "\n".join(lines)
 
 

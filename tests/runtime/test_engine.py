@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from pathlib import Path
 
@@ -214,6 +215,27 @@ def test_a24_cancel_one_of_three(random_pair: tuple[str, str], open_engine: Open
     assert [ids(list(streams[0])), ids(list(streams[2]))] == [alone[0], alone[2]]
     status = engine.status()
     assert (status.active, status.queued, status.kv_tokens_used) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("k", [0, 2])
+def test_a24_a_cancel_ends_within_one_step(k: int, random_pair: tuple[str, str], open_engine: Open) -> None:
+    """Said between two steps, on the engine's own thread: the next thing that comes is the end."""
+    engine = open_engine(*random_pair, "draft_target", 2, max_seq_len=4096, max_input_len=4095)
+    seen: list[Step] = []
+    ended = threading.Event()
+
+    def receive(step: Step) -> None:
+        seen.append(step)
+        if len(seen) == 5:
+            engine.cancel("x")
+        if step.finish is not None:
+            ended.set()
+
+    engine.submit(EngineRequest("x", [1], 4000, max_draft_len=k), receive)
+    assert ended.wait(60)
+    assert len(seen) == 6
+    assert (seen[-1].finish, seen[-1].token_ids) == ("cancelled", ())
+    assert engine.status().kv_tokens_used == 0
 
 
 def test_closing_the_stream_cancels(random_pair: tuple[str, str], open_engine: Open) -> None:

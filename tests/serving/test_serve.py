@@ -198,7 +198,7 @@ def test_a_dead_front_or_relay_ends_the_server_and_its_requests_at_once(toy: Toy
         toy_server.kill([models[model]])
         began = time.monotonic()
         assert all(one.exception(timeout=20) is not None for one in asked)
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 6  # a drain would take 8
     again = toy.run("serve", "toy.yaml", "--detach", "--json")
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout)["pid"] != printed["pid"]

@@ -101,7 +101,7 @@ class Stream:
 
 def until_idle(http: HttpServer) -> dict[str, Any]:
     """The status once nothing is in flight."""
-    for _ in range(200):
+    for _ in range(750):
         status = http.command("toy", "status")
         if status["active"] == status["queued"] == 0:
             return status
