@@ -7,18 +7,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from trtspec.errors import TrtspecError
-from trtspec.runtime.config import ModelConfig
+from trtspec.known import Facts
 
 
-class Headers(Protocol):
+class Headers(Facts, Protocol):
     """The part of a CheckpointFacts that a check needs."""
 
-    @property
-    def config(self) -> ModelConfig: ...
-    @property
-    def dtype(self) -> str: ...
-    @property
-    def parameters(self) -> int: ...
     @property
     def quantization(self) -> str | None: ...
 
