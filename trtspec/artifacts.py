@@ -16,7 +16,7 @@ from trtspec.check_facts import MachineFacts
 from trtspec.checkpoints import sources
 from trtspec.errors import BuildError, StoreError, TrtspecError
 from trtspec.examine import require_good
-from trtspec.inventory import cache_folder, look, look_at
+from trtspec.inventory import cache_folder, locate, look, look_at
 from trtspec.known import Known, models_of
 from trtspec.machine import compiler_fingerprint, disk_free_bytes, read_machine
 from trtspec.memory import human_bytes
@@ -101,9 +101,11 @@ def building(
     store = Store(engines.absolute())
     refuse_early(plan_of(spec, engines, model_repo), store)  # before a long download too
     require_good(spec, engines)
+    absent = any(locate(spec, model) is None for model in models_of(spec).values())
     with store.lock(say):
         known = _fetched(spec, store, say)
-        require_good(spec, engines)  # now that all of it is on disk
+        if absent:
+            require_good(spec, engines)  # now that all of it is on disk
         planned = plan_of(spec, engines, model_repo, known=known)
         refuse_early(planned, store)
         artifacts: dict[str, Artifact] = {}

@@ -40,10 +40,11 @@ class Decoder:
         self.config = config
         self.ops = ops
         self.embed = tensors["embed.weight"]
-        self.norm = tensors["norm.weight"]
         head = self.embed if config.tied else tensors["lm_head.weight"]
         self.head = head[:vocab] if vocab is not None else head
         self.layers = [_layer(tensors, index) for index in range(config.num_layers)]
+        # Each layer ends with the next one's first norm, the last with the model's own.
+        self.norms_after = [*(layer.attn_norm for layer in self.layers[1:]), tensors["norm.weight"]]
         cos, sin = rope_table(config.rope, config.head_dim, max_seq_len)
         self.cos, self.sin = ops.rope_tables(cos.to(self.embed.device), sin.to(self.embed.device))
 
@@ -65,13 +66,12 @@ class Decoder:
         ops = self.ops
         h = self.embed[batch.tokens].to(ops.residual)
         x = ops.add_norm(h, None, self.layers[0].attn_norm)
-        following = [layer.attn_norm for layer in self.layers[1:]] + [self.norm]
         for index, layer in enumerate(self.layers):
             qkv = ops.linear(x, layer.qkv, layer.qkv_bias)
             attended = ops.attend(qkv, batch, cache[index], layer.qk_norms)
             x = ops.add_norm(h, ops.linear(attended, layer.o, layer.o_bias), layer.mlp_norm)
             inner = ops.silu_mul(ops.linear(x, layer.gate_up, layer.gate_up_bias))
-            x = ops.add_norm(h, ops.linear(inner, layer.down, layer.down_bias), following[index])
+            x = ops.add_norm(h, ops.linear(inner, layer.down, layer.down_bias), self.norms_after[index])
         wanted = x if batch.logit_rows is None else x[batch.logit_rows]
         return ops.logits(wanted, self.head)
 
